@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Two signs of comments that are hard to read, counted in each tree and held to a limit.
+"""Two signs of comments that are hard to read, counted in each tree and held to one limit.
 
 stand-ins  words that refer to another word, such as "it" or "those", as a share of all words in comments: the
            reader has to look back for the noun
@@ -8,7 +8,7 @@ questions  sentences that begin with a question word, such as "What" or "Whether
 
 A comment names the thing, puts the subject before the verb, and says one thing per sentence. Text in backticks is
 code and does not count, nor does a sentence of one or two words.
-Usage: prose.py [FILE or FOLDER…]: checks every tree against LIMITS, or names the worst sentences of what is given
+Usage: prose.py [FILE or FOLDER…]: checks every tree against LIMIT, or names the worst sentences of what is given
 """
 
 import re
@@ -25,18 +25,14 @@ QUESTIONS = set("what who which where when how whether".split())
 
 MARKS = {".rs": r"//[/!]?", ".go": "//", ".ts": r"//|/?\*+", ".lua": "--", ".py": "#", ".sh": "#"}
 
-# Maximum percent of stand-ins and of questions; new trees start at the goal.
-GOAL = (3.0, 5.0)
-# Trees on their way to the goal: a change may lower these numbers, never raise them.
-LIMITS = {
-    "crates tests": (8, 16),
-}
+# Maximum percent of stand-ins and of questions in a tree.
+LIMIT = (3.0, 5.0)
 
 SHOWN = 20
 
 
 def tree_of(path):
-    """The tree whose limit applies: the sources of a crate or a client, the tests of all of them, or a top folder."""
+    """The tree of a file: the sources of a crate or a client, the tests of all crates or clients, or a top folder."""
     parts = Path(path).parts
     if parts[0] not in ("crates", "clients"):
         return parts[0]
@@ -87,14 +83,13 @@ def check():
     trees = {}
     for file in files([]):
         trees.setdefault(tree_of(file.relative_to(ROOT)), []).extend(sentences(file))
-    unknown = LIMITS.keys() - trees.keys()
-    faults = [f"{tree}: no such tree; remove its limit" for tree in sorted(unknown)]
+    faults = []
     for tree, found in sorted(trees.items()):
-        counted, limit = shares(found), LIMITS.get(tree, GOAL)
-        if any(share > most for share, most in zip(counted, limit)):
+        counted = shares(found)
+        if any(share > most for share, most in zip(counted, LIMIT)):
             faults.append(
-                f"{tree}: {counted[0]} % stand-ins and {counted[1]} % questions in comments, at most {limit[0]} "
-                f"and {limit[1]}; scripts/prose.py FILE names the sentences to rewrite"
+                f"{tree}: {counted[0]} % stand-ins and {counted[1]} % questions in comments, at most {LIMIT[0]} "
+                f"and {LIMIT[1]}; scripts/prose.py FILE names the sentences to rewrite"
             )
     return faults
 

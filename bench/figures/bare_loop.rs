@@ -37,7 +37,6 @@ pub(crate) struct BareWaits {
     pub(crate) redis_percent: f64,
 }
 
-/// Puts a message for each due time (ms since the epoch, all in the future), and delivers the messages.
 pub(crate) async fn run(address: &str, mut dues_ms: Vec<u64>) -> Result<BareWaits, BenchError> {
     let mut bare = Bare::connect(address).await?;
     bare.call(&["FLUSHALL"]).await?;
@@ -61,8 +60,8 @@ pub(crate) async fn run(address: &str, mut dues_ms: Vec<u64>) -> Result<BareWait
     deliver(&mut bare, first, pump, work).await
 }
 
-/// Runs a loop and a worker, each on its own thread; the first message is due at `first` since the epoch. The worker
-/// reports when it is ready, and answers with ready − due and in hand − due of each message.
+/// A loop and a worker, each on its own thread; the first message is due at `first` since the epoch. The
+/// worker reports when it is ready, and answers with ready − due and in hand − due of each message.
 pub(crate) async fn deliver(
     bare: &mut Bare,
     first: Duration,
@@ -95,7 +94,6 @@ fn add(batch: usize, dues_ms: &[u64]) -> Request {
     Request::new(&words)
 }
 
-/// The loop: one call per due millisecond, repeated if too early.
 fn pump(address: &str, sha: &[u8], dues_ms: &[u64]) -> io::Result<()> {
     let mut wire = Wire::connect(address)?;
     let keys: [&[u8]; 6] = [b"EVALSHA", sha, b"3", DUE.as_bytes(), READY.as_bytes(), WAKE.as_bytes()];
@@ -109,7 +107,7 @@ fn pump(address: &str, sha: &[u8], dues_ms: &[u64]) -> io::Result<()> {
     Ok(())
 }
 
-/// The worker: waits for a wake-up and takes everything ready. Returns ready − due and in hand − due of each message.
+/// Waits for a wake-up and takes everything ready. Returns ready − due and in hand − due of each message.
 fn work(address: &str, count: usize, ready: oneshot::Sender<()>) -> io::Result<Vec<(u64, u64)>> {
     let (mut ears, mut hands) = (Wire::connect(address)?, Wire::connect(address)?);
     ears.call(&Request::new(&[b"SUBSCRIBE", WAKE.as_bytes()]))?;

@@ -6,9 +6,7 @@ use crate::shape::Shape;
 use delayq::{Message, Producer, Topic, UnixMillis};
 use tokio_postgres::{Client, NoTls};
 
-/// Rows per inserting statement.
 const FILL: usize = 1000;
-/// In the year 2100.
 const DUE: UnixMillis = UnixMillis::new(4_102_444_800_000);
 
 pub(crate) struct BareOutbox(Client);
@@ -22,7 +20,6 @@ impl BareOutbox {
         Ok(Self(client))
     }
 
-    /// Inserts rows of the shape.
     pub(crate) async fn fill(&self, count: usize, shape: Shape) -> Result<(), BenchError> {
         for from in (0..count).step_by(FILL) {
             self.insert_all(from..count.min(from + FILL), shape).await?;
@@ -30,7 +27,6 @@ impl BareOutbox {
         Ok(())
     }
 
-    /// Inserts and commits one row.
     pub(crate) async fn insert(&self, number: usize, shape: Shape) -> Result<(), BenchError> {
         self.insert_all(number..number + 1, shape).await
     }
@@ -49,7 +45,7 @@ impl BareOutbox {
         Ok(())
     }
 
-    /// Reads all rows in order and puts each page in one call; returns the number of rows.
+    /// In order; puts each page in one call, and returns the number of rows.
     pub(crate) async fn read(&self, producer: &Producer, page: i64) -> Result<usize, BenchError> {
         let next = "SELECT tx::text::bigint, seq, topic, id, payload FROM delayq_outbox \
                     WHERE (tx, seq) > ($1::bigint::text::xid8, $2::bigint) ORDER BY tx, seq LIMIT $3";
@@ -70,13 +66,13 @@ impl BareOutbox {
         }
     }
 
-    /// Holds a snapshot, which keeps dead rows from being removed while this connection lasts.
+    /// Dead rows are kept while this connection lasts.
     pub(crate) async fn hold_snapshot(&self) -> Result<(), BenchError> {
         let hold = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class";
         Ok(self.0.batch_execute(hold).await?)
     }
 
-    /// Dead rows of all tables of the outbox, as counted by a vacuum of another connection.
+    /// As counted by a vacuum of another connection.
     pub(crate) async fn dead_rows(url: &str) -> Result<i64, BenchError> {
         let other = Self::connect(url).await?.0;
         other.batch_execute("VACUUM delayq_outbox, delayq_outbox_progress, delayq_outbox_state").await?;

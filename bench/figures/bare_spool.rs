@@ -8,7 +8,6 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use tokio::sync::{mpsc, oneshot};
 
-/// Syncs in the measurement of the disk's limit.
 const SYNCS: u32 = 300;
 
 /// SQLite's smallest write.
@@ -16,7 +15,7 @@ const PAGE: usize = 4096;
 
 type Batch = (Vec<Vec<u8>>, oneshot::Sender<()>);
 
-/// A table of bodies. Cheap to clone; the thread ends with the last clone.
+/// Clones share the thread, which ends with the last clone.
 #[derive(Clone)]
 pub(crate) struct BareSpool {
     queue: mpsc::Sender<Batch>,
@@ -25,7 +24,7 @@ pub(crate) struct BareSpool {
 // === impl BareSpool ===
 
 impl BareSpool {
-    /// Opens a new file with a spool's durability: a write-ahead log, synced at every commit.
+    /// With a spool's durability: a write-ahead log, synced at every commit.
     pub(crate) fn open(folder: &Path) -> Result<Self, BenchError> {
         let connection = Connection::open(folder.join("bare.db"))?;
         connection.pragma_update(None, "journal_mode", "WAL")?;

@@ -13,15 +13,12 @@ use std::time::Duration;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Bench {
-    /// Address, as `host:port`.
     pub(crate) address: String,
     /// True for a private Redis, whose append-only file is rewritten before each figure, and not within one.
     pub(crate) own: bool,
-    /// Messages of a throughput measurement. Default 200,000.
     pub(crate) messages: usize,
-    /// Number of shards, unless the measurement chooses. Default: a deployment's default.
     pub(crate) shards: ShardCount,
-    /// Duration of the measurement of whole lives. Default: a minute.
+    /// Default: a minute.
     pub(crate) lives_last: Duration,
     /// Receives every wait of a lateness, in addition to the percentiles.
     pub(crate) waits: Option<Arc<Waits>>,
@@ -111,7 +108,6 @@ impl Prepared {
         &self.scripts.get(verb).sha
     }
 
-    /// The beginning of a script call, up to the layout.
     pub(crate) fn call(&self, verb: Verb, shard: ShardId) -> Vec<Vec<u8>> {
         let keys = Keys::new(self.client.namespace().clone());
         let (meta, never) = (keys.meta(shard), keys.never(shard));
@@ -151,7 +147,7 @@ impl Prepared {
         Ok(sum)
     }
 
-    /// Puts messages in full batches, with random due times in this span.
+    /// In full batches, with random due times in this span.
     pub(crate) async fn fill(&self, count: usize, from: UnixMillis, span_ms: u64) -> Result<(), BenchError> {
         let due = || from + Duration::from_millis(fastrand::u64(0..span_ms.max(1)));
         let mut left = count;

@@ -16,15 +16,12 @@ pub(crate) struct Figure {
     pub(crate) target: Target,
 }
 
-/// The goal of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Target {
-    /// At least this fraction of the limit.
     OfLimit(f64),
     AtMost(f64),
     AtLeast(f64),
-    /// No goal: printed for comparison.
     None,
 }
 
@@ -43,12 +40,10 @@ impl Figure {
         Self { target, ..self }
     }
 
-    /// The figure divided by its limit.
     pub(crate) fn ratio(&self) -> Option<f64> {
         self.limit.map(|limit| self.measured / limit)
     }
 
-    /// True if the target is reached; `None` without a target.
     pub(crate) fn reached(&self) -> Option<bool> {
         match self.target {
             Target::OfLimit(part) => self.ratio().map(|ratio| ratio >= part),
@@ -59,7 +54,7 @@ impl Figure {
     }
 }
 
-/// The median of several runs, figure by figure, by ratio if available.
+/// Figure by figure, by ratio if available.
 pub(crate) fn median(mut runs: Vec<Vec<Figure>>) -> Vec<Figure> {
     let count = runs.first().expect("at least one run").len();
     assert!(runs.iter().all(|run| run.len() == count), "runs of the same measurements");
@@ -76,7 +71,7 @@ fn key(figure: &Figure) -> f64 {
     figure.ratio().unwrap_or(figure.measured)
 }
 
-/// The quantile `part` of sorted values, in ms; 0 if empty.
+/// In ms; 0 if empty.
 pub(crate) fn percentile_ms(sorted_us: &[u64], part: f64) -> f64 {
     let at = ((sorted_us.len() as f64 * part).ceil() as usize).clamp(1, sorted_us.len().max(1)) - 1;
     sorted_us.get(at).map_or(0.0, |&us| us as f64 / 1000.0)

@@ -48,7 +48,6 @@ impl Bench {
     }
 }
 
-/// Commands from clients so far, without commands inside scripts.
 async fn requests(bare: &mut Bare) -> Result<f64, BenchError> {
     const SENT: [&str; 4] =
         ["cmdstat_evalsha:", "cmdstat_ping:", "cmdstat_ssubscribe:", "cmdstat_script|load:"];

@@ -40,7 +40,6 @@ impl LatenessTargets {
     /// At 10,000 messages a second.
     pub(crate) const BUSY: Self = Self { ready: [0.1, 0.5, 20.0], worker: [0.3, 1.0, 45.0] };
 
-    /// Scales all targets.
     pub(crate) fn times(self, factor: f64) -> Self {
         Self { ready: self.ready.map(|most| most * factor), worker: self.worker.map(|most| most * factor) }
     }
@@ -120,7 +119,7 @@ impl Bench {
         Ok((ready_waits(&prepared, rate).await?, pumped))
     }
 
-    /// Sorted waits in µs from due until a waiting worker has the message, and Redis's CPU in percent of a core.
+    /// Sorted, in µs, from due until a waiting worker has the message; and Redis's CPU in percent of a core.
     async fn worker_waits(
         &self,
         shape: Shape,
@@ -149,7 +148,7 @@ impl Bench {
 // === impl Prepared ===
 
 impl Prepared {
-    /// Puts the messages of ten seconds. Returns the earliest due time.
+    /// Returns the earliest due time.
     async fn gather(&mut self, rate: u64) -> Result<UnixMillis, BenchError> {
         let from = self.redis_ms().await? + ahead(rate);
         self.fill(usize::try_from(rate * SECONDS).unwrap_or(usize::MAX), from, SECONDS * 1000).await?;
@@ -167,7 +166,6 @@ impl Prepared {
     }
 }
 
-/// Time from now until the first message is due.
 fn ahead(rate: u64) -> Duration {
     AHEAD + AHEAD_EACH * (rate * SECONDS) as u32
 }
@@ -192,7 +190,7 @@ async fn ready_waits(prepared: &Prepared, rate: u64) -> Result<Vec<u64>, BenchEr
     }
 }
 
-/// Runs a worker as if in its own process: on a separate thread with its own runtime.
+/// As if in its own process: on a separate thread with its own runtime.
 pub(crate) async fn apart<T: Send + 'static>(
     worker: impl Future<Output = Result<T, BenchError>> + Send + 'static,
 ) -> Result<T, BenchError> {
@@ -205,7 +203,6 @@ pub(crate) async fn apart<T: Send + 'static>(
     waits.await.unwrap_or_else(|_| Err(BenchError::Wrong("the worker panicked".to_owned())))
 }
 
-/// Sorted waits in µs from due until a waiting worker has the message.
 async fn worker_waits(client: Client, topic: Topic, rate: u64) -> Result<Vec<u64>, BenchError> {
     let mut options = ConsumerOptions::new([topic]);
     options.concurrency = 1024;

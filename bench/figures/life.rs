@@ -16,7 +16,6 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 
 const WARM_UP: Duration = Duration::from_secs(5);
-/// Delay of messages, in ms.
 const AHEAD_MS: std::ops::Range<u64> = 500..1500;
 /// Maximum unfinished messages; beyond it producers wait for acks.
 const MOST_ALIVE: usize = 150_000;
@@ -55,7 +54,6 @@ impl Puts {
         }
     }
 
-    /// Target rate of whole lives per second.
     const fn target(self) -> f64 {
         match self {
             Self::Alone => 25_000.0,
@@ -67,7 +65,7 @@ impl Puts {
 // === impl Bench ===
 
 impl Bench {
-    /// Rate of whole lives, first with single puts, then with batches. `timers` are two timers.
+    /// First with single puts, then with batches. `timers` are two timers.
     pub(crate) async fn lives(&self, shape: Shape, timers: &Timers) -> Result<Vec<Figure>, BenchError> {
         let mut figures = self.life(shape, Puts::Alone, timers).await?;
         figures.extend(self.life(shape, Puts::InBatches, timers).await?);

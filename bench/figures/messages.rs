@@ -45,7 +45,6 @@ fn accepted(put: Result<Put, PutError>) -> Result<(), BenchError> {
     if outcome.is_accepted() { Ok(()) } else { Err(BenchError::Wrong(format!("a put answered {outcome:?}"))) }
 }
 
-/// An order as JSON, 200 bytes.
 pub(crate) fn body() -> Vec<u8> {
     let n = fastrand::u32(10_000_000..99_999_999);
     let mut text = format!(

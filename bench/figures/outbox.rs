@@ -15,13 +15,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
-/// Target rate of waiting rows, per second.
 const ROWS: f64 = 20_000.0;
 /// Rate of transactions with one row each while a snapshot is held, per second.
 const COMMITS: f64 = 200.0;
 /// Target for the 99th percentile from a row's commit to Redis.
 const P99_MS: f64 = 200.0;
-/// Precision of the measured times.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// Short enough for tables to be truncated while the snapshot is held.
 const ROTATE_EVERY: HumanDuration = HumanDuration::from_secs(5);
@@ -72,7 +70,6 @@ impl Bench {
         Ok(figures)
     }
 
-    /// Measures single rows while a snapshot is held.
     async fn commits(
         &self,
         shape: Shape,
@@ -125,7 +122,6 @@ impl Bench {
     }
 }
 
-/// Commits rows sequentially, at a steady rate.
 async fn write(
     database: BareOutbox,
     count: usize,

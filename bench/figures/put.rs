@@ -23,7 +23,6 @@ const SINGLES: usize = 64;
 /// Calls of the bare client in flight.
 const WINDOW: usize = 4;
 
-/// Delay of the messages: nothing becomes ready during the measurement.
 const FAR: Duration = Duration::from_secs(24 * 3600);
 
 // === impl Bench ===
@@ -82,7 +81,7 @@ impl Bench {
     }
 }
 
-/// Puts about `count` messages in batches of 100, by eight callers; returns the number.
+/// By eight callers, in batches of 100; returns the number.
 pub(crate) async fn in_batches(
     producer: &Producer,
     messages: &Messages,
@@ -100,7 +99,7 @@ pub(crate) async fn in_batches(
     Ok(calls * BATCH * BATCHERS)
 }
 
-/// Puts about `count` messages singly, by 64 callers; returns the number.
+/// By 64 callers; returns the number.
 pub(crate) async fn one_by_one(
     producer: &Producer,
     messages: &Arc<Messages>,
@@ -124,7 +123,6 @@ pub(crate) async fn one_by_one(
     Ok(each * SINGLES)
 }
 
-/// One call of the put script.
 fn request(prepared: &Prepared, shard: ShardId, messages: &[Message]) -> Request {
     let mut words = prepared.call(Verb::Put, shard);
     words.push(prepared.messages.topic.as_str().into());

@@ -10,14 +10,13 @@ pub(crate) async fn section(bare: &mut Bare, name: &str) -> Result<String, Bench
     }
 }
 
-/// A number in INFO: the line that starts with `line`, after `name`; 0 if missing.
+/// The line starts with `line`; the number follows `name`; 0 if missing.
 pub(crate) fn number(text: &str, line: &str, name: &str) -> f64 {
     let line = text.lines().find_map(|text| text.strip_prefix(line));
     let number = line.and_then(|line| line.split_once(name)?.1.split(',').next()?.trim().parse().ok());
     number.unwrap_or(0.0)
 }
 
-/// Redis's CPU time so far, in seconds.
 pub(crate) async fn redis_cpu(bare: &mut Bare) -> Result<f64, BenchError> {
     let text = section(bare, "cpu").await?;
     Ok(number(&text, "used_cpu_user:", "") + number(&text, "used_cpu_sys:", ""))

@@ -5,7 +5,6 @@ use delayq::{Group, Message, MessageId, ShardCount};
 use serde::Serialize;
 use std::fmt;
 
-/// The source of ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Ids {
@@ -15,12 +14,10 @@ pub(crate) enum Ids {
     Generated,
 }
 
-/// The ids of a measurement, and the number of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Shape {
     pub(crate) shards: ShardCount,
     pub(crate) ids: Ids,
-    /// True if each message has a separate group.
     pub(crate) groups: bool,
 }
 
@@ -40,7 +37,6 @@ impl Shape {
         [Self::own(shards), Self::grouped(shards), Self { ids: Ids::Generated, ..Self::own(shards) }]
     }
 
-    /// Sets the id and group of message `number`.
     pub(crate) fn name(self, mut message: Message, number: u64) -> Result<Message, NameError> {
         if self.ids == Ids::Own {
             message = message.with_id(MessageId::own(format!("order-{number}"))?);

@@ -8,7 +8,6 @@ use crate::shape::Shape;
 use crate::timers::Timers;
 use delayq::ShardCount;
 
-/// Rate of the lateness measurement.
 const RATE: u64 = 10_000;
 
 // === impl Bench ===

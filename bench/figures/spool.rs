@@ -23,7 +23,6 @@ use tokio::task::JoinSet;
 #[derive(Clone, Copy)]
 struct Callers {
     count: usize,
-    /// Messages per call.
     batch: usize,
     name: &'static str,
 }
@@ -34,10 +33,8 @@ const SINGLES: Callers = Callers { count: 64, batch: 1, name: "spooled put, one 
 /// Single puts use this fraction of the messages: each commit waits for the disk.
 const SINGLE_PART: usize = 10;
 
-/// Queries of an empty spool.
 const LOOKS: u32 = 1_000_000;
 
-/// The batch size of a compensator's resubmits.
 const REPLAY_BATCH: usize = CompensatorConfig::BATCH as usize;
 
 /// Target of each figure, as a fraction of its limit.
@@ -48,7 +45,6 @@ const REPLAYED: f64 = 50_000.0;
 /// Maximum cost of an empty spool for a write, in ns.
 const LOOK_NS: f64 = 1_000.0;
 
-/// Delay of the messages.
 const FAR: Duration = Duration::from_secs(24 * 3600);
 
 // === impl Bench ===
@@ -115,7 +111,6 @@ impl Bench {
     }
 }
 
-/// The lower of a rate and a fraction of the limit.
 fn lower(rate: f64, limit: f64) -> Target {
     if PART * limit < rate { Target::OfLimit(PART) } else { Target::AtLeast(rate) }
 }

@@ -52,7 +52,7 @@ impl Part {
 // === impl Bench ===
 
 impl Bench {
-    /// Measures `parts` `runs` times; returns the median of each figure.
+    /// Returns the median of each figure.
     pub(crate) async fn suite(
         &self,
         parts: &[Part],

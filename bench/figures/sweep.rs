@@ -9,7 +9,6 @@ use delayq::Admin;
 use std::time::{Duration, Instant};
 
 const MESSAGES: usize = 1_000_000;
-/// Hours over which due times spread.
 const HOURS: u64 = 24;
 /// Maximum share of time, as `[sweep] share`. Redis's share is lower: the round trip of a call counts too.
 const SHARE: f64 = 0.08;
@@ -17,7 +16,6 @@ const SHARE: f64 = 0.08;
 // === impl Bench ===
 
 impl Bench {
-    /// Sweeps a million pending messages, due in a day.
     pub(crate) async fn sweep(&self, shape: Shape) -> Result<Vec<Figure>, BenchError> {
         let mut prepared = self.prepared(shape).await?;
         let due = prepared.redis_ms().await? + Duration::from_secs(30 * 24 * 3600);

@@ -22,7 +22,7 @@ pub(crate) fn markdown(figures: &[Figure]) -> String {
     [heads, lines].into_iter().chain(rows).map(|cells| line(&cells)).collect()
 }
 
-/// A Markdown table with a column per number of shards, and a row per name.
+/// A column per number of shards, and a row per name.
 pub(crate) fn by_shards(figures: &[Figure]) -> String {
     let shards: BTreeSet<_> = figures.iter().map(|figure| figure.shape.shards).collect();
     let mut names: Vec<(&str, &str)> = Vec::new();
@@ -71,7 +71,6 @@ fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
 
-/// Three digits, or a whole number with thousands separators.
 fn number(value: f64) -> String {
     match value {
         value if value < 10.0 => format!("{value:.3}"),

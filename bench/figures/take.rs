@@ -118,7 +118,6 @@ impl Bench {
     }
 }
 
-/// The shards of a loop; with fewer shards than loops, a shared shard.
 fn share(shape: Shape, one: u16) -> impl Iterator<Item = ShardId> {
     let count = shape.shards.get();
     let is_own = move |shard: &ShardId| match count < LOOPS {
@@ -128,7 +127,6 @@ fn share(shape: Shape, one: u16) -> impl Iterator<Item = ShardId> {
     shape.shards.shards().filter(is_own)
 }
 
-/// Reserves and acks on one bare connection until the shard is empty.
 async fn empty(prepared: &Prepared, shard: ShardId, bare: &mut Bare) -> Result<(), BenchError> {
     let mut reserve = prepared.call(Verb::Reserve, shard);
     reserve.extend([FULL_BATCH.to_string(), "0".into(), String::new()].map(String::into_bytes));

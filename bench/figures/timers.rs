@@ -22,17 +22,13 @@ pub(crate) struct Timers {
 
 #[derive(Debug, Default)]
 struct Numbers {
-    /// Metrics of the current run's timers.
     present: Vec<Metrics>,
     past: PumpCalls,
 }
 
-/// Answered pumps of one shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PumpCalls {
-    /// Pumps for a due time.
     pub(crate) due: u64,
-    /// Pumps for a due time that found nothing.
     pub(crate) empty: u64,
 }
 
@@ -42,7 +38,6 @@ struct Run<'t>(&'t Timers);
 // === impl Timers ===
 
 impl Timers {
-    /// With etcd two timers, otherwise one.
     pub(crate) fn new(etcd: Option<EtcdConfig>) -> Self {
         Self { etcd, runs: AtomicU32::new(0), numbers: Mutex::default() }
     }
@@ -83,7 +78,6 @@ impl Timers {
         tokio::time::timeout(PATIENCE, owned).await.map_err(none)
     }
 
-    /// True if the current timers own this many shards, evenly divided.
     fn share(&self, shards: u64) -> bool {
         let numbers = self.numbers();
         let each: Vec<u64> =
@@ -92,7 +86,6 @@ impl Timers {
         each.len() == self.count() && each.iter().sum::<u64>() == shards && each.iter().all(|&n| n >= least)
     }
 
-    /// Pumps so far.
     pub(crate) fn calls(&self) -> PumpCalls {
         self.numbers().calls()
     }

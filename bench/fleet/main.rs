@@ -118,13 +118,11 @@ async fn print_keys(etcd: &EtcdCluster) {
     println!("keys in etcd                         {} ({bytes} bytes, the plan {plan})", all.kvs().len());
 }
 
-/// Prints how often etcd was written to since this revision, and how long a shard had no worker.
 async fn print_cost(etcd: &EtcdCluster, floor: &Floor, written: i64) {
     println!("  written to etcd                    {} times", revision(etcd).await - written);
     println!("  a shard without a worker           {:?} at most", floor.work().longest_gap);
 }
 
-/// etcd's revision, which rises with each write.
 async fn revision(etcd: &EtcdCluster) -> i64 {
     let mut client = Client::connect(etcd.endpoints(), None).await.expect("etcd is up");
     client.get("/", None).await.expect("etcd answers").header().map_or(0, ResponseHeader::revision)

@@ -9,9 +9,7 @@ use delayq_tests::redis_server::SharedRedis;
 use delayq_tests::shared::namespace;
 use std::collections::BTreeMap;
 
-/// Default size of a body.
 pub(crate) const BODY_BYTES: usize = 200;
-/// Messages per producer call while filling a deployment.
 const FILLED_AT_ONCE: usize = 8000;
 
 pub(crate) struct Deployment {
@@ -21,7 +19,6 @@ pub(crate) struct Deployment {
     redis: RedisConfig,
 }
 
-/// A unique body per number.
 pub(crate) fn body(n: usize) -> Vec<u8> {
     let mut body = format!("{{\"n\":{n}}}").into_bytes();
     body.resize(BODY_BYTES, b' ');
@@ -32,7 +29,6 @@ pub(crate) fn topic(name: &str) -> Topic {
     Topic::new(name).unwrap()
 }
 
-/// A route of one topic to one destination.
 pub(crate) fn route(topic: &str, sink: &str, to: &str) -> RouteConfig {
     RouteConfig {
         topic: topic.parse().unwrap(),
@@ -45,7 +41,6 @@ pub(crate) fn route(topic: &str, sink: &str, to: &str) -> RouteConfig {
 // === impl Deployment ===
 
 impl Deployment {
-    /// An empty deployment in a separate namespace.
     pub(crate) async fn new(server: &SharedRedis, shards: u16) -> Self {
         let own = settings(server.url(), shards).namespace(Namespace::new(namespace()).unwrap());
         let (client, admin, producer) = created(own).await;
@@ -63,7 +58,6 @@ impl Deployment {
         }
     }
 
-    /// A forwarder of the deployment, with its metrics.
     pub(crate) async fn forwarder(
         &self,
         sinks: BTreeMap<String, SinkConfig>,
@@ -81,7 +75,6 @@ impl Deployment {
         (build(settings, deps).await.unwrap(), metrics)
     }
 
-    /// Unfinished messages of a topic.
     pub(crate) async fn pending(&self, name: &str) -> u64 {
         self.admin.count(&topic(name)).await.unwrap().pending()
     }

@@ -28,24 +28,18 @@ const SHARDS: u16 = 16;
 const ROUNDS: usize = 3;
 const BATCH: usize = 500;
 const TOPIC: &str = "t";
-/// In the year 2100.
 const DUE: &str = "4102444800000";
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const STUCK: Duration = Duration::from_secs(100);
 
-/// Reads, puts and settles records under this name.
 type Bare = Box<dyn Fn(String, Producer, Arc<Course>) -> Pin<Box<dyn Future<Output = ()>>>>;
 
-/// A broker with the records.
 struct Stand {
-    /// The intake that reads them under this name.
     intake: Box<dyn Fn(String) -> IntakeConfig>,
     bare: Bare,
-    /// The server, stopped on drop.
     _server: Box<dyn Any>,
 }
 
-/// The headers of a record.
 fn headers(n: usize) -> [(&'static str, String); 3] {
     [
         ("delayq-id", format!("order-{n:09}")),

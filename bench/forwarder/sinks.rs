@@ -117,7 +117,6 @@ async fn target(name: &str) -> Option<Target> {
     }
 }
 
-/// The figure with the median rate.
 pub(crate) fn median(mut figures: Vec<Figure>) -> Figure {
     figures.sort_by(|one, other| one.rate.total_cmp(&other.rate));
     figures[figures.len() / 2]

@@ -13,7 +13,6 @@ const TOP: f64 = 86.0;
 const WIDTH: f64 = 836.0;
 const HEIGHT: f64 = 250.0;
 
-/// Number of messages by wait in µs.
 type Waits = BTreeMap<u64, u64>;
 
 pub(crate) fn draw(csv: &str) -> Result<String, String> {
@@ -73,7 +72,6 @@ fn axes(picture: &mut Picture) {
     picture.text([LEFT - 10.0, TOP + 10.0], "small soft", Anchor::End, "messages");
 }
 
-/// The outline of the bars, as steps.
 fn outline(picture: &mut Picture, bars: &[u64; BARS], most: u64) {
     let step = WIDTH / BARS as f64;
     let y = |count: u64| TOP + HEIGHT - HEIGHT * count as f64 / most as f64;

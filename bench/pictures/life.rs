@@ -22,7 +22,6 @@ use Place::{Dead, Delayed, Finished, Leased, Nothing, Ready};
 
 type Moves = BTreeMap<(Place, Place), BTreeSet<&'static str>>;
 
-/// The path of an arrow, and the place of its label.
 struct Drawn {
     between: (Place, Place),
     path: &'static str,
@@ -129,7 +128,7 @@ fn moves_of(script: &str) -> Result<Vec<(Place, Place)>, String> {
     Ok(moves)
 }
 
-/// The text after MOVES, up to the next word in capitals.
+/// Up to the next word in capitals.
 fn header(script: &str) -> String {
     let lines = script.lines().skip_while(|line| !line.starts_with("-- MOVES"));
     let mut text = String::new();
@@ -142,7 +141,6 @@ fn header(script: &str) -> String {
     text
 }
 
-/// Removes text in parentheses.
 fn without_notes(text: &str) -> String {
     let (mut depth, mut without) = (0, String::new());
     for c in text.chars() {
@@ -156,7 +154,7 @@ fn without_notes(text: &str) -> String {
     without
 }
 
-/// The place named in a header; `None` if outside a message's life.
+/// `None` if outside a message's life.
 fn place(words: &str) -> Result<Option<Place>, String> {
     let words = words.trim().trim_start_matches("or ").trim_start_matches(',').trim();
     let first = words.split_whitespace().next().unwrap_or_default();

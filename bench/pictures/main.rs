@@ -8,7 +8,6 @@ mod svg;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-/// The folder of the data and the pictures.
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/figures");
 
 fn main() -> Result<(), Box<dyn Error>> {

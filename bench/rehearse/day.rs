@@ -4,41 +4,34 @@ use delayq::UnixMillis;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// A stretch of log time, with the start and speed of its replay.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Day {
-    /// First time of the log, ms since the epoch.
     pub(crate) first_ms: i64,
     /// Last time of the log, due times included.
     pub(crate) last_ms: i64,
-    /// Start of the replay, on Redis's clock.
     pub(crate) start_ms: u64,
-    /// Speed relative to the log.
     pub(crate) speed: f64,
 }
 
 // === impl Day ===
 
 impl Day {
-    /// The speed that replays a stretch in this time.
     pub(crate) fn speed_within(first_ms: i64, last_ms: i64, within: Duration) -> f64 {
         let span_ms = (last_ms - first_ms).max(1) as f64;
         span_ms / (within.as_secs_f64() * 1000.0).max(1.0)
     }
 
-    /// Replay time of a log time.
     pub(crate) fn real(&self, log_ms: i64) -> UnixMillis {
         let offset_ms = (log_ms - self.first_ms) as f64 / self.speed;
         UnixMillis::new((self.start_ms as f64 + offset_ms).round().max(1.0) as u64)
     }
 
-    /// Log time of a replay time.
     pub(crate) fn log_ms(&self, real: UnixMillis) -> i64 {
         let offset_ms = (real.get() as f64 - self.start_ms as f64) * self.speed;
         self.first_ms + offset_ms as i64
     }
 
-    /// Fraction of the day that has passed, 0 to 1.
+    /// 0 to 1.
     pub(crate) fn fraction(&self, real: UnixMillis) -> f64 {
         let span_ms = (self.last_ms - self.first_ms).max(1) as f64;
         ((self.log_ms(real) - self.first_ms) as f64 / span_ms).clamp(0.0, 1.0)

@@ -12,17 +12,13 @@ use std::path::{Path, PathBuf};
 /// Maximum recorded lateness, in µs: an hour.
 const MOST_LATE_US: u64 = 3_600_000_000;
 
-/// The deliveries so far.
 #[derive(Debug)]
 pub(crate) struct Deliveries {
     path: PathBuf,
     offset: u64,
     unfinished: Vec<u8>,
-    /// Deliveries by topic and id.
     pub(crate) seen: BTreeMap<(String, String), Vec<Delivery>>,
-    /// Lateness in µs.
     pub(crate) lateness_us: Histogram<u64>,
-    /// Lines that are not deliveries.
     pub(crate) unreadable: u64,
 }
 
@@ -52,7 +48,7 @@ impl Deliveries {
         Self { path, offset, unfinished: Vec::new(), seen: BTreeMap::new(), lateness_us, unreadable: 0 }
     }
 
-    /// Current size of the file; 0 if missing.
+    /// 0 if missing.
     pub(crate) fn end_of(path: &Path) -> u64 {
         std::fs::metadata(path).map_or(0, |found| found.len())
     }

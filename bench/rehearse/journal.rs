@@ -12,12 +12,9 @@ const NAME: &str = "rehearsal.json";
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Journal {
-    /// Identifies the log.
     pub(crate) fingerprint: u64,
-    /// Start and speed of the replay.
     pub(crate) day: Day,
     pub(crate) done: usize,
-    /// Steps with an answer that contradicts the log.
     pub(crate) odd: Vec<Odd>,
     /// Number of processes of this rehearsal, including this process.
     pub(crate) lives: u32,
@@ -27,10 +24,8 @@ pub(crate) struct Journal {
     pub(crate) finished: bool,
 }
 
-/// A step with an answer that contradicts the log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Odd {
-    /// Line in the log.
     pub(crate) line: usize,
     pub(crate) answer: String,
     /// True if the message was due by then: this machine played the step too late, so the answer proves nothing.
@@ -45,7 +40,7 @@ impl Journal {
         Self { fingerprint, day, done: 0, odd: Vec::new(), lives: 1, delivered_from, finished: false }
     }
 
-    /// The interrupted rehearsal in this folder, if any. Fails if the journal belongs to another log.
+    /// Fails if the journal belongs to another log.
     pub(crate) fn resume(folder: &Path, script: &Script) -> Result<Option<Self>, Fault> {
         let path = folder.join(NAME);
         let text = match std::fs::read_to_string(&path) {
@@ -66,7 +61,7 @@ impl Journal {
         }
     }
 
-    /// Writes the journal atomically: after a kill a reader finds either the old or the new journal.
+    /// Atomic: after a kill a reader finds either the old or the new journal.
     pub(crate) fn save(&self, folder: &Path) -> Result<(), Fault> {
         let (path, fresh) = (folder.join(NAME), folder.join("rehearsal.json.new"));
         let text = serde_json::to_string(self).expect("a journal is made of plain values");

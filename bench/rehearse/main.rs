@@ -109,7 +109,6 @@ impl Rehearse {
         }
     }
 
-    /// Rehearses against a running deployment.
     async fn against(&self, delivered: PathBuf, mut script: Script, speed: f64) -> Result<Exit, Fault> {
         let context = self.global.context()?;
         script.pace(speed);
@@ -125,7 +124,6 @@ impl Rehearse {
         run.conclude(played, &delayq)
     }
 
-    /// Rehearses against a private `delayq up`.
     async fn with_up(&self, mut script: Script, speed: f64) -> Result<Exit, Fault> {
         let output = Output::of_process(self.global.json());
         let journal = if self.fresh { None } else { Journal::resume(&self.data, &script)? };
@@ -179,7 +177,6 @@ impl Rehearse {
     }
 }
 
-/// A shutdown that Ctrl-C requests.
 fn interrupted() -> Shutdown {
     let shutdown = Shutdown::new();
     let stop = shutdown.clone();

@@ -17,7 +17,6 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// Maximum steps in one call.
 const MAX_STEPS: usize = 500;
 /// Maximum absence of Redis before the rehearsal gives up.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -72,7 +71,6 @@ impl<'p> Player<'p> {
         self.clock
     }
 
-    /// Plays overdue steps without waiting.
     pub(crate) async fn catch_up(&mut self) -> Result<(), Fault> {
         while self.ripe() > 0 {
             self.batch().await?;
@@ -97,7 +95,6 @@ impl<'p> Player<'p> {
         Ok(())
     }
 
-    /// Number of steps due now.
     fn ripe(&self) -> usize {
         let now = self.clock.now();
         let left = &self.script.steps[self.journal.done..];

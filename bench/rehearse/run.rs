@@ -55,14 +55,12 @@ const INCONCLUSIVE: Code = Code {
     exit: Exit::Unavailable,
 };
 
-/// The inputs of a rehearsal, and the rules of the verdict.
 pub(crate) struct Run {
     pub(crate) script: Script,
     pub(crate) output: Output,
-    /// The file that receives the forwarder's deliveries.
     pub(crate) delivered: PathBuf,
     pub(crate) client: Client,
-    /// The folder of the journal; `None`: an interrupted rehearsal starts over.
+    /// `None`: an interrupted rehearsal starts over.
     pub(crate) folder: Option<PathBuf>,
 }
 
@@ -75,7 +73,6 @@ pub(crate) struct Played {
 // === impl Run ===
 
 impl Run {
-    /// Creates the journal of a new rehearsal.
     pub(crate) async fn begin(&self, speed: f64) -> Result<Journal, Fault> {
         let start_ms = (redis_now(&Admin::new(self.client.clone())).await? + LEAD).get();
         let day = Day { first_ms: self.script.first_ms, last_ms: self.script.last_ms, start_ms, speed };
@@ -121,7 +118,7 @@ impl Run {
         Player::new(&self.script, journal, producer, clock, self.folder.as_deref())
     }
 
-    /// Plays to the last delivery, with a live view.
+    /// With a live view.
     pub(crate) async fn play(&self, mut player: Player<'_>, shutdown: &Shutdown) -> Result<Played, Fault> {
         let (clock, shown) = (player.clock(), player.journal.clone());
         let done = AtomicUsize::new(shown.done);
@@ -137,7 +134,7 @@ impl Run {
         Ok(Played { journal: player.journal, unbalanced, interrupted })
     }
 
-    /// Shows progress until every expected delivery has arrived, or the time is up.
+    /// Ends when every expected delivery has arrived, or the time is up.
     async fn watch(&self, mut journal: Journal, clock: Clock, done: impl Fn() -> usize) -> Result<(), Fault> {
         let mut deliveries = Deliveries::new(&self.delivered, journal.delivered_from);
         let mut view = View::new(self.output);
@@ -196,7 +193,7 @@ impl Run {
         Ok(unbalanced)
     }
 
-    /// Judges after the last delivery. `delayq` is the beginning of a command for the same deployment.
+    /// After the last delivery. `delayq` is the beginning of a command for the same deployment.
     pub(crate) fn conclude(&self, played: Played, delayq: &str) -> Result<Exit, Fault> {
         let Played { mut journal, unbalanced, interrupted } = played;
         if interrupted {

@@ -9,24 +9,20 @@ use std::time::Duration;
 /// Minimum real time between a change and the due time that it changes.
 pub(crate) const LEAD: Duration = Duration::from_secs(2);
 
-/// A valid log, in time order.
 #[derive(Debug)]
 pub(crate) struct Script {
     pub(crate) steps: Vec<Step>,
     pub(crate) expected: BTreeMap<(String, String), Expected>,
-    /// First time of the log, ms since the epoch.
     pub(crate) first_ms: i64,
     /// Last time of the log, due times included.
     pub(crate) last_ms: i64,
-    /// Identifies the log.
     pub(crate) fingerprint: u64,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
-    /// Line in the log, from 1.
+    /// From 1.
     pub(crate) line: usize,
-    /// Time in the log, ms since the epoch.
     pub(crate) at_ms: i64,
     /// Replay time, in log time: `at_ms` or earlier (see [`Script::pace`]).
     pub(crate) play_ms: i64,
@@ -40,7 +36,7 @@ pub(crate) struct Step {
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
     Put {
-        /// Due time, in log time.
+        /// In log time.
         due_ms: i64,
         payload: Vec<u8>,
     },
@@ -52,7 +48,7 @@ pub(crate) enum Act {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// Delivered, due at this log time.
+    /// Due at this log time.
     Delivered {
         due_ms: i64,
     },
@@ -168,7 +164,6 @@ impl Step {
         Ok(Self { line: number, at_ms, play_ms: at_ms, until_ms: None, topic, target, act })
     }
 
-    /// Updates the expected result of the step's message.
     fn expect(&self, expected: &mut BTreeMap<(String, String), Expected>) -> Result<(), String> {
         let key = (self.topic.to_string(), self.target.id.to_string());
         let id = &key.1;
@@ -188,7 +183,7 @@ impl Step {
         Ok(())
     }
 
-    /// The message of a put, due at the real time `due`.
+    /// Due at the real time `due`.
     pub(crate) fn message(&self, due: delayq::UnixMillis, payload: &[u8]) -> Message {
         let message =
             Message::new(self.topic.clone(), payload).at(due).with_id(self.target.id.clone()).replace();

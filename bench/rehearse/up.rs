@@ -19,11 +19,10 @@ use tokio::time::{sleep, timeout};
 
 /// Time for an earlier `delayq up`, killed with its rehearsal, to leave the folder.
 const LEAVES_WITHIN: Duration = Duration::from_secs(10);
-/// Time to stop before a kill.
 const STOPS_WITHIN: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A running `delayq up`. The kernel kills it with this process.
+/// The kernel kills the child with this process.
 pub(crate) struct Up {
     child: Child,
     config: PathBuf,
@@ -35,7 +34,7 @@ pub(crate) struct Up {
 // === impl Up ===
 
 impl Up {
-    /// Starts `delayq up` on a folder and waits for readiness; `topics` are forwarded into `delivered.ndjson`.
+    /// Waits for readiness; `topics` are forwarded into `delivered.ndjson`.
     pub(crate) async fn start(
         data: &Path,
         topics: &[String],
@@ -76,19 +75,18 @@ impl Up {
         }
     }
 
-    /// A client of the child's Redis.
     pub(crate) fn client(&self) -> Result<Client, Fault> {
         let config = load::<CliConfig>(&Source::File(self.config.clone()), &Environment::empty())?.config;
         client(&config.deployment, &config.redis)
     }
 
-    /// Resolves when the child ends unasked. Cancel safe.
+    /// Cancel safe.
     pub(crate) async fn ended(&mut self) -> Fault {
         let how = self.child.wait().await.map_or_else(|error| error.to_string(), |status| status.to_string());
         Fault::new(&UNREACHABLE, format!("delayq up ended ({how}); see {}", self.log.display()))
     }
 
-    /// Stops the child as Ctrl-C would, and waits for the end. Fails without a complete drain.
+    /// Like Ctrl-C. Fails without a complete drain.
     pub(crate) async fn stop(mut self) -> Result<(), Fault> {
         if let Some(pid) = self.child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?)) {
             // A finished process cannot be signalled: its exit code is read below.
@@ -105,7 +103,7 @@ impl Up {
     }
 }
 
-/// Waits until no process holds the folder's lock. `delayq up` refuses a lock still held, by name.
+/// `delayq up` refuses a lock still held, by name.
 async fn free(data: &Path) {
     let path = data.join("lock");
     let Ok(lock) = File::open(&path) else { return };
@@ -124,7 +122,6 @@ fn program() -> PathBuf {
     beside.unwrap_or_else(|| "delayq".into())
 }
 
-/// The part of a log after an offset.
 fn text_from(path: &Path, begin: u64) -> String {
     let mut text = String::new();
     let read = File::open(path).and_then(|mut log| {

@@ -7,22 +7,17 @@ use delayq_cli::output::Output;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// Topic and id.
 type Key = (String, String);
 
-/// Maximum examples of each fault.
 const EXAMPLES: usize = 5;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Verdict {
     pub(crate) result: Conclusion,
-    /// Puts: in the log, and answered as expected.
+    /// In the log, and answered as expected; so are the next two.
     pub(crate) put: Pair,
-    /// Reschedules: in the log, and answered as expected.
     pub(crate) rescheduled: Pair,
-    /// Cancels: in the log, and answered as expected.
     pub(crate) cancelled: Pair,
-    /// Messages delivered.
     pub(crate) delivered: Pair,
     /// Repeated deliveries; only allowed after a kill.
     pub(crate) duplicates: usize,
@@ -32,17 +27,13 @@ pub(crate) struct Verdict {
     pub(crate) unexpected: usize,
     /// Deliveries with another due time than the log's.
     pub(crate) misdated: usize,
-    /// Deliveries ready before due.
     pub(crate) early: usize,
     /// Messages excluded from the verdict: this machine changed them after their due time, and received that answer.
     pub(crate) too_late: usize,
-    /// Lines that are not deliveries.
     pub(crate) unreadable: u64,
-    /// Topics with unbalanced books at the end.
     pub(crate) unbalanced: Vec<String>,
-    /// ready − due, in ms: p50, p90, p99, maximum.
+    /// p50, p90, p99, maximum of ready − due.
     pub(crate) lateness_ms: [f64; 4],
-    /// Number of processes of this rehearsal.
     pub(crate) lives: u32,
     pub(crate) examples: Vec<String>,
 }

@@ -26,7 +26,6 @@ pub(crate) struct Shown<'s> {
     pub(crate) journal: &'s Journal,
     pub(crate) numbers: &'s Numbers,
     pub(crate) deliveries: &'s Deliveries,
-    /// Messages cancelled by the log so far.
     pub(crate) cancelled: usize,
 }
 

@@ -7,14 +7,12 @@ use crate::scripts::{BATCH, PUMP_BATCH, fill};
 use crate::server::{HOUR_MS, Server, envelope};
 use redis::{Cmd, Value};
 
-/// Two commands per message.
 const PUT: &str = "
 for i = 2, #ARGV, 3 do
   redis.call('SET', '{dq:0}:m:1:' .. ARGV[i], ARGV[i + 2], 'NX')
   redis.call('ZADD', ARGV[1], ARGV[i + 1], ARGV[i])
 end
 return 0";
-/// One ZADD for all messages.
 const PUT_AT_ONCE: &str = "
 local entries = {}
 for i = 2, #ARGV, 3 do
@@ -154,7 +152,6 @@ impl Bare {
         self.command(7, [self.server.now_ms.to_string().into()])
     }
 
-    /// The ack of a reserve's answer.
     pub(crate) fn single_ack(&self, reserved: Value) -> Cmd {
         let (id, _): (Vec<u8>, Value) = redis::from_redis_value(reserved).expect("an id and a body");
         self.command(8, [id])

@@ -18,7 +18,6 @@ const GROUP: &str = "user-5";
 const LONGEST_CALL: Duration = Duration::from_millis(20);
 const LONGEST_PING: Duration = Duration::from_millis(5);
 
-/// The state in which a call finds its messages.
 #[derive(Clone, Copy)]
 enum Found {
     Delayed,
@@ -31,10 +30,8 @@ enum Found {
     Dead,
 }
 
-/// The messages of one call.
 struct Batch {
     ids: Vec<Vec<u8>>,
-    /// Of those that are leased.
     receipts: Vec<Vec<u8>>,
     due_ms: u64,
     epoch: i64,
@@ -102,7 +99,6 @@ impl Pings {
         Self(longest)
     }
 
-    /// The longest wait since the last time, in µs.
     fn longest(&self) -> u64 {
         self.0.swap(0, Ordering::Relaxed)
     }
@@ -111,7 +107,7 @@ impl Pings {
 // === impl Shard ===
 
 impl Shard {
-    /// A batch in that state, and nothing else in the shard.
+    /// Nothing else is in the shard.
     async fn batch(&mut self, state: Found) -> Batch {
         self.server.run(redis::cmd("FLUSHALL").arg("SYNC")).await;
         self.create().await;
@@ -150,7 +146,6 @@ impl Shard {
     }
 }
 
-/// Measures each verb, and prints the longest of its calls.
 pub(crate) async fn print() {
     let mut shard = Shard::created(Verb::ALL).await;
     let pings = Pings::start(shard.server.connect().await);
@@ -184,7 +179,6 @@ pub(crate) async fn print() {
     );
 }
 
-/// The arguments of many: each name, and behind it the same words.
 fn each(names: &[Vec<u8>], behind: &[&str]) -> Vec<Vec<u8>> {
     let words: Vec<Vec<u8>> = behind.iter().map(|word| word.as_bytes().to_vec()).collect();
     names.iter().flat_map(|name| [std::slice::from_ref(name), &words].concat()).collect()
@@ -195,7 +189,6 @@ fn list(batch: &Batch, state: &str) -> Vec<Vec<u8>> {
     words(["orders", state, &from.to_string(), "9007199254740991", "asc", "", "100"])
 }
 
-/// The envelope of a message of many bytes.
 fn large(id: &[u8]) -> Vec<u8> {
     let group = Target::from_stored(id).group;
     Envelope { hash: Some([7; 8]), group, payload: vec![b'x'; BODY_BYTES], ..envelope() }.encode()

@@ -26,11 +26,9 @@ const MARKER_ROUNDS: usize = 10;
 /// Kind of ids, messages per call, and step.
 pub(crate) type Row = (Ids, usize, &'static str);
 
-/// µs per message, by row.
 #[derive(Default)]
 pub(crate) struct Laps(BTreeMap<Row, Vec<f64>>);
 
-/// A shard and a bare Redis with equally many pending messages, and their measurements.
 pub(crate) struct Calls {
     shard: Shard,
     bare: Bare,
@@ -113,7 +111,7 @@ async fn shard(pending: usize, remember: Duration) -> Shard {
     shard
 }
 
-/// Takes a hundred messages through their life, `each` per call, and leaves only markers of own ids.
+/// A hundred messages, `each` per call; leaves only markers of own ids.
 async fn life(shard: &mut Shard, laps: &mut Laps, ids: Ids, each: usize) {
     let row = |step| (ids, each, step);
     let (calls, names) = puts(shard, ids, each, |shard, n| shard.server.due_ms(1, n));
@@ -135,7 +133,6 @@ async fn life(shard: &mut Shard, laps: &mut Laps, ids: Ids, each: usize) {
     laps.time(&mut shard.server, row("ack"), &acks).await;
 }
 
-/// The same steps by the bare commands.
 async fn bare_life(bare: &mut Bare, laps: &mut Laps, ids: Ids) {
     let row = |step| (ids, 1, step);
     let (calls, names) = bare.single_puts(ids, false);
@@ -164,7 +161,7 @@ fn puts(
     (calls, names)
 }
 
-/// Expires all markers, at most an eighth after the remembered time. Returns µs and their number.
+/// At most an eighth after the remembered time. Returns µs and their number.
 async fn end_markers(shard: &mut Shard, remembered: Duration) -> (f64, usize) {
     let left = redis::cmd("ZCARD").arg("{dq:0}:ends").to_owned();
     if shard.server.run(&left).await == Value::Int(0) {
@@ -177,7 +174,6 @@ async fn end_markers(shard: &mut Shard, remembered: Duration) -> (f64, usize) {
     (spent, answers.iter().map(forgotten).sum())
 }
 
-/// Markers that a pump expired.
 fn forgotten(answer: &Value) -> usize {
     let Value::Array(items) = answer else { panic!("pump answers a list") };
     let Value::Int(ended) = items[7] else { panic!("pump says how many it has forgotten") };

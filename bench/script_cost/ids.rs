@@ -17,7 +17,7 @@ pub(crate) const KINDS: [Ids; 3] = [Ids::Generated, Ids::Own, Ids::Grouped];
 // === impl Ids ===
 
 impl Ids {
-    /// Kind of id and groups, as two columns of a table.
+    /// As two columns of a table.
     pub(crate) fn columns(self) -> &'static str {
         match self {
             Self::Generated => "generated | none",
@@ -37,7 +37,7 @@ impl Ids {
         }
     }
 
-    /// The envelope of the message with this id, as a producer encodes it.
+    /// As a producer encodes the envelope.
     pub(crate) fn envelope(self, id: &[u8]) -> Vec<u8> {
         let own = self != Self::Generated;
         let group = Target::from_stored(id).group;

@@ -6,7 +6,6 @@ use delayq::{Admin, Client, Message, Producer, ProducerOptions, Settings, ShardC
 const SAMPLES: usize = 2_000;
 const STEP: usize = 10_000;
 
-/// Bytes per pending order.
 pub(crate) async fn bytes_with_dictionary(pending: usize) -> f64 {
     assert_eq!(order(pending).len(), PAYLOAD_BYTES, "an order is as long as it is said to be");
     let server = Server::start().await;

@@ -24,7 +24,7 @@ pub(crate) struct Shard {
 // === impl Shard ===
 
 impl Shard {
-    /// An empty shard on a Redis with these scripts loaded.
+    /// With these scripts loaded.
     pub(crate) async fn created(verbs: &[Verb]) -> Self {
         let mut server = Server::start().await;
         let scripts = Scripts::published();
@@ -41,7 +41,6 @@ impl Shard {
         shard
     }
 
-    /// Creates the shard in an empty Redis.
     pub(crate) async fn create(&mut self) {
         self.call(Verb::Init, words(["0", COUNTS])).await;
         // Cancelled messages must leave nothing, like delivered ones.
@@ -65,7 +64,6 @@ impl Shard {
         shard
     }
 
-    /// Puts messages due later, evenly spread over hours.
     pub(crate) async fn put_later(&mut self, pending: usize) {
         for batch in 0..pending / BATCH {
             let dues = self.hour_dues(batch as u64, batch * BATCH);
@@ -74,7 +72,7 @@ impl Shard {
         }
     }
 
-    /// Measures every script once or several times, and keeps the number of pending messages.
+    /// Keeps the number of pending messages.
     pub(crate) async fn round(&mut self, round: usize) {
         // The same order as the bare commands, for equal processor caches.
         for batch in 0..PUMP_BATCH / BATCH {
@@ -98,7 +96,6 @@ impl Shard {
         self.call(Verb::Cancel, of_topic(&ids)).await;
     }
 
-    /// Puts a batch into the next hour, reschedules it by an hour, and cancels it.
     async fn change_pending(&mut self, first: usize) {
         let dues = self.hour_dues(1, first);
         let (call, ids) = self.put_call(&dues, false);
@@ -121,7 +118,6 @@ impl Shard {
         self.server.run(&call).await;
     }
 
-    /// Pumps, reserves and acks due messages.
     async fn deliver(&mut self) {
         let pump = [text(self.epoch), text(PUMP_BATCH)];
         self.measure("pump", PUMP_BATCH, Verb::Pump, pump).await;
@@ -135,7 +131,6 @@ impl Shard {
         }
     }
 
-    /// Extends, releases, buries and replays a batch.
     async fn settle_otherwise(&mut self) {
         self.call(Verb::Pump, [text(self.epoch), text(BATCH)]).await;
         let held = receipts(&self.call(Verb::Reserve, reserve()).await, BATCH);

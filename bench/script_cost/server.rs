@@ -7,9 +7,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
 use std::collections::BTreeMap;
 
-/// Bytes of the JSON order in every message.
 pub(crate) const PAYLOAD_BYTES: usize = 200;
-/// Hours over which pending messages spread.
 pub(crate) const HOURS: u64 = 5;
 pub(crate) const HOUR_MS: u64 = 3_600_000;
 /// Delay of the first messages, so that none becomes due during the measurement.
@@ -22,14 +20,12 @@ const PAST_MS: u64 = 50_000;
 pub(crate) struct Server {
     redis: RedisServer,
     connection: MultiplexedConnection,
-    /// In-server µs per message (or call), by table row.
     laps: BTreeMap<&'static str, Vec<f64>>,
     next_id: u64,
     first_hour_ms: u64,
     /// No pending message of the first hour is due before this.
     soonest_ms: u64,
     pub(crate) now_ms: u64,
-    /// Memory when empty.
     empty_bytes: f64,
 }
 
@@ -81,7 +77,6 @@ impl Server {
         self.next_id
     }
 
-    /// Loads a script; returns its hash for EVALSHA.
     pub(crate) async fn load(&mut self, source: &str) -> String {
         let mut command = redis::cmd("SCRIPT");
         command.arg("LOAD").arg(source);
@@ -99,7 +94,7 @@ impl Server {
         answers.remove(0)
     }
 
-    /// Runs script calls in one pipeline; returns the µs spent in the server, and the answers.
+    /// In one pipeline; returns the µs spent in the server, and the answers.
     pub(crate) async fn timed(&mut self, calls: &[Cmd]) -> (f64, Vec<Value>) {
         let mut pipeline = redis::pipe();
         for call in calls {
@@ -110,7 +105,7 @@ impl Server {
         (self.spent_us().await - before, answers)
     }
 
-    /// µs that the server has spent in scripts since its start.
+    /// Since the server's start.
     async fn spent_us(&mut self) -> f64 {
         let info: String =
             redis::cmd("INFO").arg("commandstats").query_async(&mut self.connection).await.expect("INFO");
@@ -123,7 +118,6 @@ impl Server {
         self.laps.clear();
     }
 
-    /// Medians by row.
     pub(crate) fn medians(&self) -> BTreeMap<&'static str, f64> {
         let median = |laps: &Vec<f64>| {
             let mut laps = laps.clone();
@@ -144,7 +138,6 @@ impl Server {
         (self.used_bytes().await - self.empty_bytes) / pending as f64
     }
 
-    /// Another connection.
     pub(crate) async fn connect(&self) -> MultiplexedConnection {
         self.redis.connect().await
     }
@@ -159,7 +152,6 @@ fn spread(n: u64) -> u64 {
     n.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29).wrapping_mul(0xBF58_476D_1CE4_E5B9)
 }
 
-/// A JSON order of [`PAYLOAD_BYTES`].
 pub(crate) fn order(n: usize) -> Vec<u8> {
     let (order, sku) = (1_000_000 + n % 9_000_000, 10_000 + n * 7919 % 90_000);
     let body = format!(

@@ -24,7 +24,7 @@ const PUT_SPREAD: u64 = 120;
 const AFTER_PUT: i64 = 10;
 const BEFORE_NOTICE: i64 = 5;
 
-/// A flight, in the form of the payload.
+/// The form of the payload.
 #[derive(Serialize)]
 struct Flight {
     carrier: String,

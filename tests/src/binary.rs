@@ -162,7 +162,6 @@ fn terminal() -> std::io::Result<(OwnedFd, std::fs::File)> {
     Ok((screen, inner))
 }
 
-/// Everything written to a terminal.
 fn shown_on(mut screen: std::fs::File) -> String {
     let mut printed = Vec::new();
     // Reading fails once no process has the other side open.

@@ -17,7 +17,6 @@ pub enum RedisShape {
 // === impl RedisShape ===
 
 impl RedisShape {
-    /// The shape of this URL.
     pub(crate) fn of(url: &str) -> Self {
         match url.split_once("://") {
             Some(("redis+cluster", _)) => Self::Cluster,

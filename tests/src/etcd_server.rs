@@ -28,7 +28,6 @@ pub struct EtcdMember {
     client_port: u16,
     peer_port: u16,
     health_port: u16,
-    /// The proxy in front of the peer port, used by the other members.
     peer_proxy: Option<Proxy>,
     arguments: Vec<String>,
     process: Option<Process>,
@@ -301,7 +300,6 @@ impl EtcdMember {
         process.end_by(signal, SHORT).await
     }
 
-    /// The address for peers.
     fn peer_url(&self) -> String {
         let own = || format!("127.0.0.1:{}", self.peer_port);
         format!("http://{}", self.peer_proxy.as_ref().map_or_else(own, Proxy::address))
@@ -323,13 +321,12 @@ impl EtcdMember {
     }
 }
 
-/// The head and body of the answer to a GET on the loopback address, if any.
 async fn get(port: u16, path: &str) -> Option<String> {
     // A frozen member accepts connections and never answers.
     tokio::time::timeout(std::time::Duration::from_secs(2), ask(port, "GET", path, "")).await.ok()?
 }
 
-/// The head and body of the answer to a request on the loopback address, if any.
+/// On the loopback address, if any.
 async fn ask(port: u16, method: &str, path: &str, body: &str) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
     let length = body.len();

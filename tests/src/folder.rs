@@ -37,7 +37,6 @@ pub struct Folder {
 
 struct Run {
     path: PathBuf,
-    /// The folder in memory, if the system has one.
     in_memory: Option<PathBuf>,
     /// Held open, never written to: the end of the pipe is the janitor's signal.
     _janitor: Child,
@@ -90,13 +89,12 @@ impl Drop for Folder {
     }
 }
 
-/// Remembers a process group for the janitor, until [`forget_group`].
+/// Until [`forget_group`].
 pub(crate) fn mark_group(group: u32) {
     let mark = group_mark(group);
     fs::write(&mark, "").unwrap_or_else(|e| panic!("cannot write {}: {e}", mark.display()));
 }
 
-/// Removes an ended process group from the janitor's list.
 pub(crate) fn forget_group(group: u32) {
     let _ = fs::remove_file(group_mark(group));
 }

@@ -67,7 +67,6 @@ pub struct Books {
 /// Destination, SHA-256, delivery number and ready time in ms.
 type Seen<'a> = (&'a str, &'a str, u32, u64);
 
-/// All events of an id.
 #[derive(Debug, Default)]
 struct Life<'a> {
     payloads: BTreeSet<&'a str>,
@@ -175,7 +174,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Deliveries beyond the first, for each destination separately.
+    /// For each destination separately.
     fn duplicates(&self) -> usize {
         let destinations: BTreeSet<&str> = self.deliveries.iter().map(|d| d.0).collect();
         self.deliveries.len() - destinations.len()

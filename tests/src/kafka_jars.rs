@@ -7,7 +7,6 @@ use std::process::Command;
 
 const POM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/kafka/pom.xml");
 
-/// The folder of the jars.
 #[derive(Debug, Clone)]
 pub(crate) struct Jars(PathBuf);
 
@@ -41,7 +40,6 @@ impl Jars {
         self.0.join("*")
     }
 
-    /// The archive of loaded classes.
     pub(crate) fn archive(&self) -> PathBuf {
         self.0.join("loaded.jsa")
     }
@@ -59,10 +57,7 @@ fn fetch(jars: &Path) {
     run(&mut fetch, "fetching Kafka's jars");
 }
 
-/// Runs a command to its end.
-///
-/// # Panics
-/// If it fails; the message contains its output.
+/// Panics with the output if the command fails.
 pub(crate) fn run(command: &mut Command, what: &str) {
     let output = command.output().unwrap_or_else(|e| panic!("{what} failed: {e}"));
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

@@ -29,7 +29,6 @@ pub struct KafkaServer {
     process: Option<Process>,
 }
 
-/// A node's place in its cluster.
 #[derive(Debug, Clone)]
 struct Node {
     /// From 1.
@@ -217,7 +216,6 @@ impl KafkaServer {
         self.folder.join("log")
     }
 
-    /// A JVM with this option about the archive of classes.
     fn java(&self, archive: &str, class: &str) -> Command {
         let mut command = Command::new("java");
         command.args(["-Xms256m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
@@ -245,7 +243,7 @@ impl KafkaServer {
     }
 }
 
-/// Number of brokers that a broker knows, according to the independent client kcat; `None` without an answer.
+/// According to the independent client kcat; `None` without an answer.
 async fn brokers(address: String) -> Option<usize> {
     let mut kcat = tokio::process::Command::new("kcat");
     kcat.args(["-b", &address, "-L", "-m", "1"]).kill_on_drop(true);

@@ -153,7 +153,7 @@ pub(crate) fn lend(folder: &Path) {
     fs::set_permissions(run, Permissions::from_mode(0o711)).expect("the run's folder is this user's");
 }
 
-/// Makes the substitute user the owner, if needed.
+/// If needed.
 fn give(path: &Path) {
     if rustix::process::geteuid().is_root() {
         let owned = Command::new("chown").arg(USER).arg(path).status().expect("chown can be started");
@@ -161,7 +161,6 @@ fn give(path: &Path) {
     }
 }
 
-/// A program that refuses to run as root, as an acceptable user.
 pub(crate) fn lent(program: &Path, folder: &Folder) -> Command {
     let mut command = if rustix::process::geteuid().is_root() {
         let mut command = Command::new("setpriv");
@@ -174,7 +173,7 @@ pub(crate) fn lent(program: &Path, folder: &Folder) -> Command {
     command
 }
 
-/// Debian's path of the newest version.
+/// The newest version.
 fn program(name: &str) -> PathBuf {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let found = versions.map(|version| version.path().join("bin").join(name)).filter(|path| path.is_file());

@@ -13,7 +13,6 @@ use tokio::sync::watch;
 
 pub use rustix::process::Signal;
 
-/// Number of last lines that a failure shows.
 const TAIL: usize = 40;
 /// Maximum growth of a program from the middle of a run to its end: by a fifth, or by this much.
 const MORE_KIB: u64 = 8 * 1024;
@@ -50,7 +49,6 @@ pub struct Process {
 struct Lines {
     kept: Mutex<Vec<Line>>,
     count: watch::Sender<usize>,
-    /// Number of open outputs.
     open: watch::Sender<usize>,
 }
 

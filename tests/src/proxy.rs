@@ -56,7 +56,6 @@ pub struct Proxy {
     state: Arc<watch::Sender<State>>,
 }
 
-/// The switchable state; connections watch for changes.
 #[derive(Debug, Clone, Default)]
 struct State {
     /// Target of new connections; `None`: the proxy's original upstream.
@@ -71,7 +70,6 @@ struct State {
     reset_below: u64,
     /// Connections with a lower number are held for ever.
     stranded_below: u64,
-    /// The processes whose connections are held.
     barred: Vec<u32>,
     /// Number of replies that may pass before the loss of a reply, and the fate of the connection.
     losing: Option<(u64, AfterLoss)>,
@@ -226,7 +224,7 @@ impl Drop for Proxy {
 // === impl State ===
 
 impl State {
-    /// The flow of one direction on the connection with this number and dialer.
+    /// Of the connection with this number and dialer.
     fn flow(&self, direction: Direction, number: u64, dialer: &Dialer) -> Flow {
         let barred = || self.barred.iter().any(|&process| dialer.is(process));
         if number < self.stranded_below || barred() {
@@ -238,7 +236,6 @@ impl State {
         }
     }
 
-    /// True if the connection with this number must end.
     fn ends(&self, number: u64) -> bool {
         self.ended || number < self.reset_below
     }
@@ -304,7 +301,7 @@ async fn serve(
     }
 }
 
-/// Carries a connection until the end or a fault.
+/// Until the end or a fault.
 async fn connect(
     mut client: TcpStream,
     upstream: SocketAddr,

@@ -8,7 +8,6 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Number of slots.
 const SLOTS: usize = 16384;
 /// Keys that a node hands over per command.
 const A_STEP: &str = "500";
@@ -114,7 +113,6 @@ impl RedisCluster {
         self.covered(self.nodes.len() + 1).await;
     }
 
-    /// Makes the nodes take the unassigned slots.
     fn fix(&self, options: &[&str]) {
         let mut fix = Command::new("redis-cli");
         fix.args(["--cluster", "fix", &self.nodes[0].address()]).args(options);
@@ -207,7 +205,7 @@ impl RedisCluster {
         wait_for(&format!("a master of slot {slot}"), LONG, async || self.find_master(slot).await).await
     }
 
-    /// The owner, according to the first node that answers.
+    /// According to the first node that answers.
     async fn find_master(&self, slot: u16) -> Option<usize> {
         let words = ["CLUSTER", "SLOTS"];
         let ranges: Vec<Vec<redis::Value>> = self.any().await.try_command(&words).await.ok()?;
@@ -310,7 +308,6 @@ impl RedisCluster {
         self.settled().await;
     }
 
-    /// The slots of a node, according to the last node that answers.
     async fn slots_of(&self, node: usize) -> Vec<u16> {
         let id: String = self.nodes[node].command(&["CLUSTER", "MYID"]).await;
         let nodes: String = self.any().await.command(&["CLUSTER", "NODES"]).await;
@@ -364,7 +361,6 @@ impl RedisCluster {
         master
     }
 
-    /// Sets the timeout of running nodes.
     async fn set_timeout_ms(&self, ms: &str) {
         for node in &self.nodes {
             let _ = node.try_command::<()>(&["CONFIG", "SET", "cluster-node-timeout", ms]).await;

@@ -32,9 +32,7 @@ pub struct RedisOptions {
     settings: Vec<(String, String)>,
     password: Option<String>,
     clock: Option<ClockShim>,
-    /// The program; `None`: redis-server.
     program: Option<PathBuf>,
-    /// True for an additional TLS port.
     tls: bool,
     /// True to take every slot of its cluster once started.
     all_slots: bool,
@@ -52,11 +50,8 @@ const NEVER_DOWN: Duration = Duration::from_hours(1);
 pub struct RedisServer {
     redis: SharedRedis,
     folder: Folder,
-    /// The bus port of a Redis Cluster.
     bus_port: Option<u16>,
-    /// The TLS port.
     tls_port: Option<u16>,
-    /// The sentinel through which clients reach the server.
     sentinel: Option<Sentinel>,
     options: RedisOptions,
     process: Option<Process>,
@@ -143,7 +138,6 @@ impl RedisOptions {
         self
     }
 
-    /// Sets how clients reach the server.
     fn shape(self, shape: RedisShape) -> Self {
         let options = Self { shape, ..self };
         match shape {

@@ -8,7 +8,6 @@ pub fn skipped(why: &str) {
     remark(&format!("SKIPPED {}: {why}", this_test()));
 }
 
-/// The name of the running test.
 pub(crate) fn this_test() -> String {
     std::thread::current().name().unwrap_or("a test").to_owned()
 }

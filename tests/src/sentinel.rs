@@ -23,9 +23,7 @@ pub struct Sentinel {
     process: Option<Process>,
 }
 
-/// Settings of a sentinel.
 pub(crate) struct Watch<'a> {
-    /// The port of the master.
     pub(crate) master: u16,
     /// Number of sentinels that must agree that the master is down.
     pub(crate) quorum: usize,
@@ -121,7 +119,7 @@ impl Sentinel {
     }
 }
 
-/// The URL of the master by address, according to the first sentinel of this URL.
+/// According to the first sentinel of this URL.
 pub(crate) async fn master_url(url: &str) -> String {
     let rest = url.strip_prefix("redis+sentinel://").expect("the URL of sentinels without TLS");
     let (hosts, service) = rest.split_once('/').expect("a URL of sentinels names what they watch");

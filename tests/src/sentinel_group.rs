@@ -127,7 +127,6 @@ impl SentinelGroup {
         }
     }
 
-    /// Every server's view of the others.
     async fn say(&self) -> String {
         let mut text = String::new();
         for (n, redis) in self.redises.iter().enumerate() {

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Interval between reads of the counters.
 const EVERY: Duration = Duration::from_millis(10);
 
 /// Watches the machine until dropped.
@@ -18,7 +17,6 @@ pub struct Stall {
     samples: Arc<Mutex<Vec<Sample>>>,
 }
 
-/// Total waiting time at a moment.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     at: Instant,
@@ -76,7 +74,6 @@ fn allow(samples: &[Sample], bound: Duration) -> Duration {
     }
 }
 
-/// Maximum waiting time within a stretch of that length.
 fn worst(samples: &[Sample], stretch: Duration) -> Duration {
     let mut from = 0;
     let waited = |to: &Sample| {
@@ -102,7 +99,7 @@ fn pressure() -> Duration {
 mod tests {
     use super::*;
 
-    /// Samples every 10 ms of a machine with these delays.
+    /// Every 10 ms.
     fn samples(waited_ms: &[u64]) -> Vec<Sample> {
         let start = Instant::now();
         let mut waited = Duration::ZERO;

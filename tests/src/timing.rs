@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 
 /// Maximum runs until a conclusive result.
 pub const TRIES: u32 = 3;
-/// Time within which runs begin.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The result of a run; a missed bound has already failed the test.

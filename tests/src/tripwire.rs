@@ -86,7 +86,6 @@ impl Shared {
         self.armed.lock().expect("nobody panics while holding it")
     }
 
-    /// True if these bytes may pass to the server.
     fn admits(&self, sent: &[u8]) -> bool {
         if self.has_tripped() {
             return false;

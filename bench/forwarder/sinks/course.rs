@@ -18,7 +18,6 @@ pub(crate) struct Course {
     warm: OnceLock<Warm>,
 }
 
-/// The end of the warm-up, and the messages confirmed by then.
 struct Warm {
     at: Instant,
     worked: Duration,
@@ -32,7 +31,6 @@ impl Course {
         Arc::new(Self { count, confirmed: AtomicUsize::new(0), warm: OnceLock::new() })
     }
 
-    /// Counts further confirmed messages.
     pub(crate) fn confirmed(&self, more: usize) {
         let before = self.confirmed.fetch_add(more, Ordering::Relaxed);
         self.warmed_up(before, before + more);
@@ -50,7 +48,6 @@ impl Course {
         }
     }
 
-    /// The figure, once all messages are confirmed.
     pub(crate) fn figure(&self) -> Figure {
         assert_eq!(self.confirmed.load(Ordering::Relaxed), self.count);
         let warm = self.warm.get().expect("a tenth is less than all");

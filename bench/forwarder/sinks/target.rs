@@ -12,18 +12,17 @@ static RUN: AtomicU16 = AtomicU16::new(0);
 static IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
 static BATCH: AtomicUsize = AtomicUsize::new(0);
 
-/// Sets the bare clients' room to the sink's.
 pub(crate) fn set_room(in_flight: u32, batch: u16) {
     IN_FLIGHT.store(in_flight as usize, Ordering::Relaxed);
     BATCH.store(usize::from(batch), Ordering::Relaxed);
 }
 
-/// Messages of a bare client in flight, equal to the sink's.
+/// Equal to the sink's.
 pub(crate) fn in_flight() -> usize {
     IN_FLIGHT.load(Ordering::Relaxed)
 }
 
-/// Batch size of a bare client, equal to the sink's.
+/// Equal to the sink's.
 pub(crate) fn batch() -> usize {
     BATCH.load(Ordering::Relaxed)
 }
@@ -35,11 +34,10 @@ pub(crate) struct Target {
     pub(crate) sink: SinkConfig,
     pub(crate) to: &'static str,
     pub(crate) bare: Bare,
-    /// The server, stopped on drop.
     pub(crate) _server: Box<dyn Any>,
 }
 
-/// Starts another run of a bare client with fresh ids, so that no broker treats them as repeats.
+/// Uses fresh ids, so that no broker treats them as repeats.
 pub(crate) fn next_run() {
     RUN.fetch_add(1, Ordering::Relaxed);
 }

@@ -31,7 +31,6 @@ struct Bench {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ids {
     Own,
-    /// Own ids, each in a separate group.
     Grouped,
     Generated,
 }
@@ -124,7 +123,6 @@ impl Bench {
         Ok(json!({ "put_single": rate(self.count, start) }))
     }
 
-    /// The caller counts bytes.
     async fn memory(&self) -> Result<Value> {
         let start = now_ms() as u64 + HOUR_MS;
         self.fill(|n| start + n as u64 * 10).await?;

@@ -44,7 +44,6 @@ fn check(finished: &Finished, data: &Path) -> Result<Value, Timing> {
     Ok(verdict)
 }
 
-/// Number of processes of a data folder, by command line.
 fn left_running(data: &Path) -> usize {
     let data = data.to_str().unwrap();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();

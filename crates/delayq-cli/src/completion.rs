@@ -28,7 +28,7 @@ fn with_topics(command: Command) -> Command {
     command.mut_subcommands(with_topics)
 }
 
-/// The topics of the deployment that the line names so far; empty if the deployment cannot be asked.
+/// Empty if the deployment cannot be asked.
 fn candidates() -> Vec<CompletionCandidate> {
     // The arguments are the program, `--`, and the line.
     let line: Vec<OsString> = std::env::args_os().skip(2).collect();

@@ -265,7 +265,7 @@ pub async fn redis_now(admin: &Admin) -> Result<UnixMillis, Fault> {
     Ok(overview.now.millis())
 }
 
-/// The topic with the most similar name, if similar enough.
+/// `None` if no name is similar enough.
 fn like<'t>(topic: &Topic, topics: &'t [Topic]) -> Option<&'t Topic> {
     let likeness = |known: &&Topic| strsim::jaro_winkler(topic.as_str(), known.as_str());
     let like = topics.iter().max_by(|one, other| likeness(one).total_cmp(&likeness(other)));

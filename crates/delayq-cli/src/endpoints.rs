@@ -18,11 +18,10 @@ const DEADLINE: Duration = Duration::from_secs(15);
 pub struct Endpoint {
     /// Name of the process: `timer-NAME`, or the address alone without a registration.
     pub name: String,
-    /// Address of the endpoint, or the reason for an unknown address.
     place: Result<HostPort, String>,
 }
 
-/// A registration: the name of the process, and the registered address of the endpoint.
+/// The name of the process, and the registered address of the endpoint.
 type Registered = (String, String);
 
 /// The endpoints that are registered in etcd, the configured endpoint, and the given endpoints; and the reason, if the

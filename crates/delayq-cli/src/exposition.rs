@@ -76,7 +76,7 @@ fn series(line: &str) -> Option<Series> {
     Some(Series { name: name.to_owned(), labels, value })
 }
 
-/// Parses the labels up to the closing brace; returns the labels and the rest of the text.
+/// Returns the labels, and the text after the closing brace.
 fn labels(mut text: &str) -> Option<(BTreeMap<String, String>, &str)> {
     let mut labels = BTreeMap::new();
     loop {

@@ -49,7 +49,6 @@ pub fn by_task(whole: Command) -> Command {
     whole.before_help(text.trim_end().to_owned()).help_template(TEMPLATE).after_help(after())
 }
 
-/// The text below the options.
 fn after() -> String {
     let mut text = "Environment:\n".to_owned();
     for (name, meaning) in VARIABLES {

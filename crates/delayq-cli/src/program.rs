@@ -41,7 +41,7 @@ fn parse() -> Result<Cli, clap::Error> {
     Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 
-/// Prints clap's answer: help, version, or the fault of the arguments.
+/// Help, version, or the fault of the arguments.
 fn refuse(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         // A closed pipe is not an error of this program.
@@ -76,7 +76,6 @@ fn complain(fault: &Fault, json: bool) -> ExitCode {
     fault.exit().into()
 }
 
-/// An error as JSON, on a single line.
 fn json_of(fault: &Fault) -> Value {
     let (code, message) = (fault.code(), fault.message());
     json!({ "error": {

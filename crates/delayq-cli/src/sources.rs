@@ -13,7 +13,6 @@ use futures_util::future::join_all;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Maximum time for an answer of a database or a broker.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 configuration! {

@@ -24,7 +24,7 @@ pub struct Rows {
     columns: Vec<Column>,
     rows: Vec<Row>,
     lively: bool,
-    /// The columns of the terminal; `None` does not limit the table.
+    /// `None` does not limit the table.
     width: Option<u16>,
 }
 
@@ -42,8 +42,7 @@ struct Row {
 // === impl Rows ===
 
 impl Rows {
-    /// A table with columns of these names. The mark `>` aligns a column to the right; the mark `?` before that makes a
-    /// column optional.
+    /// The mark `>` before a name aligns the column to the right; the mark `?` before that makes the column optional.
     pub(crate) fn new(columns: &[&str], lively: bool, width: Option<u16>) -> Self {
         Self { columns: columns.iter().copied().map(Column::new).collect(), rows: Vec::new(), lively, width }
     }

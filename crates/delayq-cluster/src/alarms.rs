@@ -5,10 +5,8 @@ use crate::membership::Leaving;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Interval between two questions to etcd.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// Checks for alarms until the member leaves.
 pub(crate) async fn watch_alarms(link: Link, mut leaving: Leaving) {
     loop {
         tokio::select! {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-/// The first pause.
 const FIRST: Duration = Duration::from_millis(100);
 
 /// Pauses that double from a tenth of a second up to a limit, each extended by a random part of up to its own length.
@@ -19,14 +18,13 @@ impl Backoff {
         Self { limit, failures: 0 }
     }
 
-    /// The pause after another failure; never longer than the limit.
+    /// Never longer than the limit.
     pub(crate) fn next(&mut self) -> Duration {
         let pause = FIRST.saturating_mul(1 << self.failures.min(16)).min(self.limit);
         self.failures += 1;
         (pause + pause.mul_f64(fastrand::f64())).min(self.limit)
     }
 
-    /// Starts over after a success.
     pub(crate) fn reset(&mut self) {
         self.failures = 0;
     }

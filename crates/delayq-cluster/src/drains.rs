@@ -31,7 +31,7 @@ impl Default for Drains {
 }
 
 impl Drains {
-    /// Reads the document; without an entry, no member is drained.
+    /// Without an entry, no member is drained.
     pub(crate) fn read(entry: Option<&Entry>) -> Result<Self, String> {
         entry.map_or_else(|| Ok(Self::default()), |entry| Self::from_json(&entry.value))
     }
@@ -66,7 +66,7 @@ impl Drains {
         self.members.insert(name.to_owned(), drain);
     }
 
-    /// Removes a drain. Returns true if the member was drained.
+    /// True if the member was drained.
     pub(crate) fn remove(&mut self, name: &str) -> bool {
         self.members.remove(name).is_some()
     }

@@ -12,7 +12,6 @@ use std::future::{Future, pending};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-/// The task that waits for its turn to lead, and leads.
 pub(crate) struct Campaigner {
     base: Base,
     standing: watch::Receiver<Standing>,
@@ -20,14 +19,12 @@ pub(crate) struct Campaigner {
     leaving: Leaving,
 }
 
-/// The result of a try to lead.
 enum Round {
     /// The member before is gone, or leadership was overtaken: check again.
     CheckAgain,
     Failed(EtcdError),
 }
 
-/// An outside event that ended a try.
 enum Outside {
     Changed,
     Left,
@@ -41,7 +38,6 @@ impl Campaigner {
         Self { base, standing, turns, leaving }
     }
 
-    /// Waits and leads until the member leaves.
     pub(crate) async fn run(mut self) {
         let mut backoff = Backoff::up_to(LONGEST_PAUSE);
         loop {
@@ -70,7 +66,6 @@ impl Campaigner {
         }
     }
 
-    /// Works until the work is done, or the member's life or the connection changes.
     async fn until_outside(
         &mut self,
         work: impl Future<Output = Round>,
@@ -103,7 +98,7 @@ async fn run_round(base: &Base, session: &Session) -> Round {
     result.map_or_else(Round::Failed, |()| Round::CheckAgain)
 }
 
-/// The key of the member just before this rank, and the revision of the reading.
+/// The revision belongs to the reading.
 async fn member_before(base: &Base, rank: i64) -> Result<Option<(Vec<u8>, i64)>, EtcdError> {
     let mut below = rank;
     loop {

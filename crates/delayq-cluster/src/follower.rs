@@ -12,27 +12,22 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
-/// The task that follows the plan.
 pub(crate) struct Follower {
     base: Base,
     board: Board,
-    /// Requests to read the plan again.
     rechecks: mpsc::UnboundedReceiver<()>,
     turns: watch::Receiver<u64>,
     missed: mpsc::UnboundedSender<i64>,
     backoff: Backoff,
 }
 
-/// Shows the consumer the plan and the member's standing.
 pub(crate) struct Board {
     pub(crate) view: watch::Sender<Arc<OwnershipView>>,
     pub(crate) standing: watch::Receiver<Standing>,
     pub(crate) leaving: Leaving,
 }
 
-/// A reason to stop following.
 enum Interrupt {
-    /// The plan must be read again.
     Relist,
     /// The member has a new life, or none.
     SessionOver,
@@ -52,7 +47,6 @@ impl Follower {
         Self { base, board, rechecks, turns, missed, backoff: Backoff::up_to(SHORT_PAUSE) }
     }
 
-    /// Follows the plan until the member leaves.
     pub(crate) async fn run(mut self) {
         loop {
             // Not marked as seen: `attend` shows the rest of the standing.
@@ -74,7 +68,7 @@ impl Follower {
         }
     }
 
-    /// Reads the plan once and takes its changes until the plan must be read again.
+    /// Returns when the plan must be read again.
     async fn follow(&mut self, session: &Session) -> Option<Interrupt> {
         let mut watch = match self.read_and_watch(session).await {
             Err(interrupt) => return Some(interrupt),
@@ -152,7 +146,7 @@ impl Follower {
         }
     }
 
-    /// Shows a plan. Without a readable plan, every member keeps the shards of the last one.
+    /// Without a readable plan, every member keeps the shards of the last one.
     fn take_plan(&self, session: &Session, entry: Option<&Entry>) {
         match entry.map(|entry| Plan::from_json(&entry.value)) {
             Some(Ok(plan)) => self.board.show(|view| {
@@ -177,7 +171,7 @@ impl Follower {
         }
     }
 
-    /// Reports a registration that was deleted or replaced: no plan names this life of the member any more, though the
+    /// The registration was deleted or replaced: no plan names this life of the member any more, though the
     /// lease may live.
     fn miss_registration(&self, session: &Session) {
         let _ = self.missed.send(session.lease);
@@ -187,7 +181,6 @@ impl Follower {
 // === impl Board ===
 
 impl Board {
-    /// Waits for work, and meanwhile shows the member's standing.
     async fn attend<T>(
         &mut self,
         session: Option<&Session>,
@@ -212,7 +205,7 @@ impl Board {
         }
     }
 
-    /// Changes the view that is shown, and updates the member's trust.
+    /// Also updates the member's trust.
     fn show(&self, change: impl FnOnce(&mut OwnershipView)) {
         self.view.send_if_modified(|shown| {
             let mut view = OwnershipView::clone(shown);

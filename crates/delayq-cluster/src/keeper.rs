@@ -11,7 +11,6 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// The task that keeps the lease alive and publishes the trust in the lease.
 pub(crate) struct Keeper {
     base: Base,
     desired: watch::Receiver<Desired>,
@@ -23,7 +22,6 @@ pub(crate) struct Keeper {
 
 type Renewal = Pin<Box<dyn Future<Output = Result<Renewed, EtcdError>> + Send>>;
 
-/// An answered keep-alive: the stream, the time of sending, and the renewed time to live.
 struct Renewed {
     open: Box<KeepAlive>,
     sent: Instant,
@@ -61,7 +59,6 @@ impl Keeper {
         Self { base, desired, standing, missed, leaving }
     }
 
-    /// Keeps the member in the fleet until the member leaves.
     pub(crate) async fn run(mut self) {
         loop {
             let session = self.standing.borrow().session.clone();
@@ -77,7 +74,6 @@ impl Keeper {
         }
     }
 
-    /// Keeps one lease alive until its end.
     async fn keep(&mut self, session: &Session) -> Option<Over> {
         let every = keep_alive_every(session.ttl);
         let mut due = session.sent + every;
@@ -175,7 +171,6 @@ impl Keeper {
         })
     }
 
-    /// Asks for a lease until etcd grants one.
     async fn come_back(&mut self) -> Option<Over> {
         let mut backoff = Backoff::up_to(LONGEST_PAUSE);
         loop {
@@ -206,7 +201,6 @@ impl Keeper {
         }
     }
 
-    /// Changes the trust and notifies all tasks.
     fn signal(&self, signal: Signal) {
         let now = Instant::now();
         let before = self.standing.borrow().trust;

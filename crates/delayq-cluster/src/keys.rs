@@ -9,7 +9,6 @@ use std::fmt;
 #[serde(transparent)]
 pub struct MemberId(String);
 
-/// The keys of one namespace's fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Keys {
     base: String,
@@ -68,7 +67,6 @@ impl Keys {
         format!("{}/drains", self.base)
     }
 
-    /// The member of a registration key.
     pub(crate) fn member_of(&self, key: &[u8]) -> Option<MemberId> {
         let text = std::str::from_utf8(key).ok()?;
         let id = text.strip_prefix(&self.base)?.strip_prefix("/members/")?;

@@ -22,7 +22,6 @@ const HINDRANCE_SETTLES: Duration = Duration::from_secs(1);
 /// Maximum time that the plan waits for the reports to settle.
 const HINDRANCE_WAITS: Duration = Duration::from_secs(2);
 
-/// A member's leadership, from taking over to being overtaken.
 pub(crate) struct Leader {
     base: Base,
     session: Session,
@@ -31,7 +30,7 @@ pub(crate) struct Leader {
     /// Newer reports of shards out of reach, and the debounce until the plan takes the reports into account.
     unsettled: BTreeMap<MemberId, ShardRanges>,
     settling: Quiet,
-    /// The drained members; an unreadable document leaves the drains unchanged.
+    /// An unreadable document leaves the drains unchanged.
     drains: Drains,
     plan: Option<Plan>,
     plan_revision: i64,
@@ -43,7 +42,7 @@ pub(crate) struct Leader {
     again: Option<Instant>,
 }
 
-/// Marks this member as the leader until dropped.
+/// True until dropped.
 struct Leading(Arc<AtomicBool>);
 
 // === impl Leader ===
@@ -68,7 +67,7 @@ impl Leader {
         }
     }
 
-    /// Leads until overtaken (returns `Ok`) or until etcd fails.
+    /// Returns `Ok` when overtaken.
     pub(crate) async fn lead(mut self) -> Result<(), EtcdError> {
         let keys = &self.base.keys;
         let (members, plan, drains) = (keys.members(), keys.plan(), keys.drains());
@@ -221,7 +220,7 @@ impl Leader {
         self.quiet.changed(Instant::now());
     }
 
-    /// As [`Self::publish`]. If etcd takes no writes, this member leads on: the leader checks every shard.
+    /// If etcd takes no writes, this member leads on: the leader checks every shard.
     async fn publish_or_wait(&mut self) -> Result<bool, EtcdError> {
         match self.publish().await {
             Err(EtcdError::Exhausted(_)) => {
@@ -235,7 +234,7 @@ impl Leader {
         }
     }
 
-    /// Writes the plan if the plan changed; returns true if this member still leads.
+    /// True if this member still leads.
     async fn publish(&mut self) -> Result<bool, EtcdError> {
         let candidate = |(id, member): (&MemberId, &Registration)| {
             member.candidate(id.clone(), self.drains.holds(&member.name))

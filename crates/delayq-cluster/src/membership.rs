@@ -17,7 +17,6 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// One life of the member in etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Session {
     pub(crate) member: MemberId,
@@ -26,13 +25,11 @@ pub(crate) struct Session {
     pub(crate) rank: i64,
     pub(crate) ttl: Duration,
     pub(crate) sent: Instant,
-    /// The contents of the registration.
     pub(crate) registered: Desired,
     /// Time of the registration; later changes of the registration keep this time.
     pub(crate) since_ms: u64,
 }
 
-/// The member's standing, followed by every task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Standing {
     /// `None` while the member has no registration in etcd.
@@ -40,11 +37,9 @@ pub(crate) struct Standing {
     pub(crate) trust: Trust,
 }
 
-/// The member's desired registration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Desired {
     pub(crate) draining: bool,
-    /// The shards out of the member's reach.
     pub(crate) hindered: ShardRanges,
     pub(crate) shards: ShardCount,
 }
@@ -57,7 +52,6 @@ pub(crate) const SHORT_PAUSE: Duration = Duration::from_millis(500);
 /// Tells the member's tasks to end: a change means to leave in order, a dropped sender to end at once.
 pub(crate) type Leaving = watch::Receiver<bool>;
 
-/// The state shared by the member's tasks.
 #[derive(Clone)]
 pub(crate) struct Base {
     pub(crate) link: Link,
@@ -66,7 +60,6 @@ pub(crate) struct Base {
     pub(crate) counters: Arc<Counters>,
     /// The reason why the fleet does not admit this member.
     pub(crate) refused: Refused,
-    /// True while this member leads.
     pub(crate) leads: Arc<AtomicBool>,
 }
 
@@ -128,7 +121,6 @@ impl Base {
 // === impl Session ===
 
 impl Session {
-    /// Returns true if this life of the member wrote a registration.
     pub(crate) fn wrote(&self, registration: &Entry) -> bool {
         registration.lease == self.lease && registration.create_revision == self.rank
     }
@@ -137,7 +129,7 @@ impl Session {
 // === impl Desired ===
 
 impl Desired {
-    /// The first registration of a member: ready for any shards.
+    /// Ready for any shards.
     pub(crate) fn serving(shards: ShardCount) -> Self {
         Self { draining: false, hindered: ShardRanges::default(), shards }
     }
@@ -146,7 +138,7 @@ impl Desired {
 // === impl Standing ===
 
 impl Standing {
-    /// The standing of a member right after enrolling, for the first time or again.
+    /// For the first time or again.
     pub(crate) fn enrolled(session: Session) -> Self {
         let granted = Signal::Granted { sent: session.sent, ttl: session.ttl };
         let trust = Trust::Joining.after(granted, session.sent);
@@ -154,7 +146,7 @@ impl Standing {
     }
 }
 
-/// Sleeps until a time; forever without a time.
+/// Forever without a time.
 pub(crate) async fn until(at: Option<Instant>) {
     match at {
         Some(at) => sleep_until(at).await,

@@ -121,7 +121,7 @@ impl Operator {
         Ok(before.filter(|&before| before != with))
     }
 
-    /// The fleet, its drains, and the revision of the drains' last write; 0: never written.
+    /// The revision belongs to the drains' last write; 0: never written.
     async fn read(&self) -> Result<(Overview, Drains, i64), ClusterError> {
         let read = self.observer.read().await?;
         let entry = read.drains();

@@ -109,7 +109,7 @@ pub struct Observer {
     keys: Keys,
 }
 
-/// Everything that etcd holds of a fleet, at one revision.
+/// All parts are of one revision.
 pub(crate) struct Read {
     revision: i64,
     members: Vec<Entry>,
@@ -184,7 +184,7 @@ impl Observer {
         Ok(Read { revision, members: next(), plan: next(), drains: next(), deployment: next() })
     }
 
-    /// Sends one request, which is safe to repeat, to each endpoint in turn until an endpoint answers.
+    /// The request must be safe to repeat.
     pub(crate) async fn ask<'l, T, F>(&'l self, request: impl Fn(&'l Link) -> F) -> Result<T, ClusterError>
     where
         F: Future<Output = Result<T, EtcdError>> + Send,

@@ -36,9 +36,7 @@ pub struct Owning {
     shards: BTreeMap<ShardId, Phase>,
     /// The times at which phases of `shards` ask for a claim, a question or a poll.
     due: BTreeSet<(Instant, ShardId)>,
-    /// Number of shards that are planned for this member.
     given: usize,
-    /// Number of shards that are planned for this member and pumped.
     mine: usize,
     /// The owner of the lock that keeps this member from a shard.
     locked_out: BTreeMap<ShardId, String>,
@@ -91,8 +89,7 @@ impl Owning {
         turn
     }
 
-    /// Handles a shard that the plan gives to another member or to nobody. Returns true if this member keeps pumping
-    /// the shard.
+    /// The plan gives the shard to another member or to nobody. True if this member keeps pumping the shard.
     fn part(&mut self, shard: ShardId, nobodys: bool, now: Instant) -> bool {
         let next = match self.shards.get(&shard) {
             Some(Phase::Mine) if !nobodys => Some(Phase::parting(now)),
@@ -266,7 +263,6 @@ impl Owning {
         }
     }
 
-    /// Moves the due shards for which `next` has a phase, and returns these shards.
     fn take(&mut self, now: Instant, next: impl Fn(Phase) -> Option<Phase>) -> Vec<ShardId> {
         let due = self.due.iter().take_while(|(from, _)| *from <= now);
         let taken: Vec<(ShardId, Phase)> =

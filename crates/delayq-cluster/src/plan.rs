@@ -17,7 +17,6 @@ pub struct Plan {
     pub version: u64,
     /// The leader that wrote the plan.
     pub by: MemberId,
-    /// The members that have a shard.
     members: Vec<PlannedMember>,
     /// For each shard, in order, its member's place in `members`; null while no member can take it.
     owners: Vec<Option<u16>>,
@@ -43,7 +42,6 @@ pub enum PlanError {
     Damaged(String),
 }
 
-/// The part shared by every format of the document.
 #[derive(Deserialize)]
 struct FormatOnly {
     format: u16,
@@ -116,7 +114,7 @@ impl Plan {
         &self.members
     }
 
-    /// For each shard, in order, its member's place in [`Plan::members`].
+    /// In the order of the shards; each is a place in [`Plan::members`].
     pub(crate) fn places(&self) -> &[Option<u16>] {
         &self.owners
     }

@@ -64,14 +64,14 @@ pub fn compute(shards: ShardCount, candidates: &[Candidate], previous: Option<&P
     table.into_plan(&members, shards, previous, by)
 }
 
-/// The members that may own shards, by id.
+/// Ordered by id.
 fn eligible(candidates: &[Candidate]) -> Vec<&Candidate> {
     let fit = candidates.iter().filter(|candidate| !candidate.draining);
     let by_id: BTreeMap<&MemberId, &Candidate> = fit.map(|candidate| (&candidate.id, candidate)).collect();
     by_id.into_values().collect()
 }
 
-/// For each shard of the previous plan, the member that keeps the shard.
+/// One entry for each shard of the previous plan.
 fn kept_places(previous: Option<&Plan>, members: &[&Candidate]) -> Vec<Option<usize>> {
     let Some(previous) = previous else { return Vec::new() };
     let by_id: BTreeMap<&MemberId, usize> = members.iter().enumerate().map(|(i, m)| (&m.id, i)).collect();
@@ -107,7 +107,7 @@ impl Table {
         taken
     }
 
-    /// Changes the shards of a member, and the member's place in the orders.
+    /// Also corrects the member's place in the orders.
     fn change(&mut self, seat: usize, change: impl FnOnce(&mut Seat)) {
         let before = self.seats[seat].len();
         change(&mut self.seats[seat]);

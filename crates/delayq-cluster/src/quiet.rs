@@ -29,12 +29,11 @@ impl Quiet {
         self.waiting = Some(Waiting { first, last: now });
     }
 
-    /// The time to act; `None` without changes.
+    /// `None` without changes.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.waiting.map(|waiting| (waiting.last + self.quiet).min(waiting.first + self.at_most))
     }
 
-    /// Ends the wait after acting.
     pub(crate) fn done(&mut self) {
         self.waiting = None;
     }

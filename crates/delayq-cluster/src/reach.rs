@@ -28,12 +28,10 @@ impl Reach {
         Self { out }
     }
 
-    /// Returns true if a member reaches a shard.
     pub(crate) fn has(&self, member: usize, shard: u16) -> bool {
         !self.out[member].get(usize::from(shard)).is_some_and(|&out| out)
     }
 
-    /// Returns true if a member reaches every shard that any member reaches.
     pub(crate) fn is_whole(&self, member: usize) -> bool {
         self.out[member].is_empty()
     }

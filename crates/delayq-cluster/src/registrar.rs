@@ -7,7 +7,6 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-/// The task that writes the registration whenever its contents should change.
 pub(crate) struct Registrar {
     base: Base,
     desired: watch::Receiver<Desired>,
@@ -31,7 +30,6 @@ impl Registrar {
         Self { base, desired, standing, leaving, written: None, backoff }
     }
 
-    /// Writes until the member leaves.
     pub(crate) async fn run(mut self) {
         loop {
             let wanted = self.desired.borrow_and_update().clone();

@@ -7,7 +7,7 @@ use delayq::ShardCount;
 use delayq::protocol::ShardRanges;
 use serde::{Deserialize, Serialize};
 
-/// A member's description of itself. Unknown fields are ignored, so that newer members can add fields.
+/// Unknown fields are ignored, so that newer members can add fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Registration {
     pub(crate) name: String,
@@ -17,7 +17,6 @@ pub(crate) struct Registration {
     pub(crate) address: String,
     #[serde(default)]
     pub(crate) draining: bool,
-    /// The shards out of the member's reach.
     #[serde(default, skip_serializing_if = "ShardRanges::is_empty")]
     pub(crate) hindered: ShardRanges,
     /// Number of shards that the member knows; the plan covers the highest number that any member knows.
@@ -47,7 +46,7 @@ impl Registration {
         serde_json::to_vec(self).expect("a registration has only numbers and texts, which always serialise")
     }
 
-    /// The planner's view of the member. The registration does not know about an operator's drain: `drained` adds that.
+    /// The registration does not know about an operator's drain, which `drained` adds.
     pub(crate) fn candidate(&self, id: MemberId, drained: bool) -> Candidate {
         let (name, hindered) = (self.name.clone(), self.hindered.clone());
         Candidate { id, name, draining: self.draining || drained, hindered }

@@ -14,7 +14,6 @@ pub const SINGLE_MODE_LIMITS: &str = "single mode: this process owns every shard
     A second process is kept out by a lock in Redis only; with that lock lost both would pump, which costs \
     work but delivers nothing twice. For hand-over and failover, configure etcd.";
 
-/// The task that stands in for a cluster.
 pub(crate) struct Single {
     pub(crate) desired: watch::Receiver<Desired>,
     pub(crate) standing: watch::Sender<Standing>,
@@ -56,7 +55,7 @@ impl Single {
     }
 }
 
-/// The standing of the only member: trusted forever.
+/// Trusted forever.
 pub(crate) fn standing() -> Standing {
     Standing { session: None, trust: Trust::Trusted { until: None } }
 }

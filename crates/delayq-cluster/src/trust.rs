@@ -98,7 +98,6 @@ impl Trust {
         }
     }
 
-    /// The state after a signal.
     pub(crate) fn after(self, signal: Signal, now: Instant) -> Self {
         match (self, signal) {
             // Joining: waits for the first lease. There is nothing to lose and nothing to answer yet.

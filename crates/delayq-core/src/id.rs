@@ -183,7 +183,6 @@ fn shown(text: &str) -> String {
     text.chars().take(40).collect()
 }
 
-/// Characters in quotes.
 fn quoted(characters: &str) -> String {
     let quoted: Vec<String> = characters.chars().map(|c| format!("'{c}'")).collect();
     quoted.join(", ")

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// How many of its digits people are shown.
+/// Digits shown to people.
 const SHORT: usize = 8;
 
 /// The identity of a deployment: 32 hexadecimal digits in lower case.

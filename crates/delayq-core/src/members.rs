@@ -20,7 +20,6 @@ impl Members {
         Self { group, topic: Some(topic) }
     }
 
-    /// The topic as scripts take it.
     pub(crate) fn topic_word(&self) -> Vec<u8> {
         self.topic.as_ref().map_or_else(Vec::new, |topic| topic.as_bytes().into_owned())
     }

@@ -5,7 +5,6 @@
 
 const MARK: &str = "~odd-";
 
-/// The text of a name with these bytes.
 pub(crate) fn text_of(bytes: &[u8]) -> String {
     let mut text = MARK.to_owned();
     for &byte in bytes {
@@ -17,7 +16,7 @@ pub(crate) fn text_of(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes of the name with this text; `None` for other texts.
+/// `None` for texts of regular names.
 pub(crate) fn bytes_of(text: &str) -> Option<Vec<u8>> {
     let (mut bytes, mut rest) = (Vec::new(), text.strip_prefix(MARK)?.as_bytes());
     while let [first, behind @ ..] = rest {

@@ -179,7 +179,6 @@ pub const FLOW: [Setting; 2] = [
 /// Settings of a topic in the form of `configure`: field and value; an empty value is the default.
 pub type TopicSettings = Vec<(&'static str, Vec<u8>)>;
 
-/// The stored form of a value.
 trait Stored: Sized {
     fn encode(&self) -> Vec<u8>;
     fn decode(stored: &[u8]) -> Result<Self, String>;

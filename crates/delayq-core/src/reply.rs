@@ -35,7 +35,6 @@ pub struct Reply {
     items: std::vec::IntoIter<Value>,
 }
 
-/// An answer of a word, followed by arguments.
 pub(crate) struct Words<'a> {
     text: &'a str,
     words: std::str::Split<'a, char>,
@@ -44,7 +43,6 @@ pub(crate) struct Words<'a> {
 // === impl ReplyError ===
 
 impl ReplyError {
-    /// Creates an error for an invalid answer.
     pub(crate) fn new(verb: Verb, answer: &str) -> Self {
         Self { script: verb.name(), answer: answer.chars().take(80).collect() }
     }
@@ -53,7 +51,6 @@ impl ReplyError {
 // === impl Reply ===
 
 impl Reply {
-    /// Starts reading a script's answer.
     pub(crate) fn new(verb: Verb, value: Value) -> Result<Self, ReplyError> {
         match value {
             Value::Array(items) => Ok(Self { verb, items: items.into_iter() }),
@@ -61,7 +58,6 @@ impl Reply {
         }
     }
 
-    /// Reads an answer that is a single text.
     pub(crate) fn text_of(verb: Verb, value: Value) -> Result<String, ReplyError> {
         Self { verb, items: vec![value].into_iter() }.text()
     }
@@ -83,7 +79,6 @@ impl Reply {
         Ok(String::from_utf8_lossy(&self.bytes()?).into_owned())
     }
 
-    /// The name of a topic.
     pub(crate) fn topic(&mut self) -> Result<Topic, ReplyError> {
         Ok(Topic::from_stored(&self.bytes()?))
     }
@@ -92,7 +87,7 @@ impl Reply {
         self.maybe_number()?.ok_or_else(|| self.nonsense(""))
     }
 
-    /// A number, or `None` for the empty text.
+    /// `None` for the empty text.
     pub(crate) fn maybe_number(&mut self) -> Result<Option<u64>, ReplyError> {
         match self.items.next() {
             Some(Value::Number(n)) => u64::try_from(n).map(Some).map_err(|_| self.nonsense(&n.to_string())),
@@ -141,7 +136,6 @@ impl<'a> Words<'a> {
         self.words.next()?.parse().ok()
     }
 
-    /// Everything after the first word.
     pub(crate) fn rest(&self) -> &'a str {
         self.text.split_once(' ').map_or("", |(_, rest)| rest)
     }

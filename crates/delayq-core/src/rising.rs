@@ -3,7 +3,6 @@
 /// A clock that was set back by more than this is followed; by less, threads have only read it at once.
 const SET_BACK_MS: u64 = 1000;
 
-/// The last number that was given, and its time.
 pub(crate) struct Rising {
     unix_ms: u64,
     number: u64,

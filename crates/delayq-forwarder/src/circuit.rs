@@ -16,7 +16,6 @@
 use crate::sink::{Blame, Outcome};
 use std::time::{Duration, Instant};
 
-/// Thresholds and rests of a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CircuitSettings {
     /// Consecutive failures of unclear blame that open the circuit. A failure of the destination opens the circuit at
@@ -43,7 +42,6 @@ enum State {
 
 const CLOSED: State = State::Closed { failures: 0, rejected: 0 };
 
-/// Number of messages that may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pass {
     All,
@@ -56,7 +54,6 @@ pub(crate) enum Pass {
 pub(crate) struct Evidence {
     pub(crate) took: bool,
     pub(crate) down: bool,
-    /// Number of failures without a clear blame.
     pub(crate) unclear: u32,
     pub(crate) rejected: u32,
     pub(crate) retry_after: Option<Duration>,
@@ -70,7 +67,7 @@ impl Circuit {
         Self { settings, state: CLOSED }
     }
 
-    /// An open circuit for a destination that could not be checked. The first probe is due immediately.
+    /// For a destination that could not be checked. The first probe is due immediately.
     #[must_use]
     pub(crate) const fn open(settings: CircuitSettings, now: Instant) -> Self {
         Self { settings, state: State::Open { until: now, rest: settings.first_rest, braked: false } }
@@ -86,21 +83,20 @@ impl Circuit {
         }
     }
 
-    /// Blocks further messages until the probe has its outcome.
+    /// No message passes until the probe has its outcome.
     pub(crate) fn probing(&mut self) {
         if let State::Open { rest, braked, .. } = self.state {
             self.state = State::HalfOpen { rest, braked };
         }
     }
 
-    /// Ends a probe that found no message to send.
     pub(crate) fn unprobed(&mut self, now: Instant) {
         if let State::HalfOpen { rest, braked } = self.state {
             self.state = State::Open { until: now, rest, braked };
         }
     }
 
-    /// Applies the evidence of a batch. Returns whether the state changed.
+    /// Returns whether the state changed.
     pub(crate) fn judge(&mut self, evidence: Evidence, now: Instant) -> bool {
         let before = self.state;
         self.state = match before {
@@ -122,7 +118,6 @@ impl Circuit {
         std::mem::discriminant(&before) != std::mem::discriminant(&self.state)
     }
 
-    /// The next state after a batch of nothing but rejections.
     fn rejected(&self, evidence: Evidence, now: Instant) -> State {
         let (before, rest) = match self.state {
             State::HalfOpen { rest, braked: true } => (u32::MAX, self.longer(rest)),
@@ -146,7 +141,6 @@ impl Circuit {
         }
     }
 
-    /// Tells whether the brake opened the circuit.
     #[must_use]
     pub(crate) const fn is_braked(&self) -> bool {
         matches!(self.state, State::Open { braked: true, .. } | State::HalfOpen { braked: true, .. })
@@ -157,7 +151,7 @@ impl Circuit {
         matches!(self.pass(now), Pass::None(_))
     }
 
-    /// The value of the metric: 0 closed, 1 half open, 2 open.
+    /// 0 closed, 1 half open, 2 open.
     #[must_use]
     pub(crate) const fn number(&self) -> i64 {
         match self.state {
@@ -208,7 +202,6 @@ impl Evidence {
         })
     }
 
-    /// True if a failure may succeed later.
     const fn failed(&self) -> bool {
         self.down || self.unclear > 0
     }

@@ -21,7 +21,6 @@ pub(crate) struct Context {
     progress: Arc<Mutex<Progress>>,
 }
 
-/// Capacity of a lane that became free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Freed {
     pub(crate) lane_number: usize,
@@ -50,7 +49,7 @@ impl Context {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reports capacity that a batch frees before the batch ends.
+    /// The batch has not ended yet.
     pub(crate) fn free(&self, freed: Freed) {
         let _ = self.freed.send(freed);
     }

@@ -44,13 +44,11 @@ pub(crate) struct Batch {
 }
 
 pub(crate) struct Report {
-    /// Capacity freed since the last report.
     pub(crate) freed: Freed,
-    /// The measurement of the delivery; `None`: nothing was sent.
+    /// `None`: nothing was sent.
     pub(crate) measure: Option<Measure>,
 }
 
-/// One call of the sink, as far as its answers have arrived.
 struct Progress {
     started: Instant,
     /// The message of each parcel, at the parcel's index.
@@ -83,8 +81,8 @@ impl Batch {
         }
     }
 
-    /// Delivers the parcels; meanwhile extends leases and settles confirmed messages. On return every item has an
-    /// outcome unless a drain interrupted the delivery.
+    /// Meanwhile extends leases and settles confirmed messages. On return every item has an outcome unless a
+    /// drain interrupted the delivery.
     async fn deliver(&self, context: &Context, parcels: &[Parcel], progress: &mut Progress) {
         let to = &self.lane.to;
         let outcomes = Outcomes::new(parcels.len());
@@ -159,7 +157,6 @@ impl Batch {
     }
 }
 
-/// Ticks every period; the first tick comes after one period.
 fn every(period: Duration) -> Interval {
     let mut every = interval_at(tokio::time::Instant::now() + period, period);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -173,7 +170,7 @@ impl Progress {
         Self { started: Instant::now(), items, measure: Measure { before, ..Measure::default() } }
     }
 
-    /// Returns the receipts that are confirmed but not settled, and marks these as settled.
+    /// Marks these receipts as settled.
     fn confirmed(&mut self) -> Vec<Receipt> {
         let open = |item: &&mut Item| item.outcome == Some(Outcome::Delivered) && !item.settled;
         let take = |item: &mut Item| {

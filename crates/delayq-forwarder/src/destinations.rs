@@ -16,10 +16,9 @@ use futures_util::future::join_all;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The sinks by name.
 pub(crate) type Sinks = BTreeMap<String, Arc<NamedSink>>;
 
-/// A sink, and a destination if known without a message.
+/// `None` for a destination that depends on the message.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Target {
     pub(crate) sink: String,
@@ -31,7 +30,6 @@ pub(crate) struct Checked {
     pub(crate) fit: BTreeSet<Target>,
     /// Settings that may lose messages, possibly on purpose.
     pub(crate) warnings: Vec<(Target, String)>,
-    /// Optional destinations that are not available yet.
     pub(crate) waiting: Vec<(Target, String)>,
 }
 
@@ -51,10 +49,7 @@ pub async fn examine(settings: &Settings, redis: &RedisConfig) -> Result<Vec<Str
     Ok(warnings.into_iter().chain(waiting).map(|(target, text)| settings.sentence(&target, &text)).collect())
 }
 
-/// Creates every sink without connecting.
-///
-/// # Errors
-/// [`SINK_UNUSABLE`], listing every sink that cannot be created.
+/// Without connecting. The error lists every sink that cannot be created.
 pub(crate) fn make(settings: &Settings, redis: &RedisConfig) -> Result<Sinks, Fault> {
     let mut maker = Maker::new(redis);
     let (mut sinks, mut faults) = (Sinks::new(), Vec::new());
@@ -138,7 +133,6 @@ impl Target {
 // === impl Settings ===
 
 impl Settings {
-    /// Formats a reason about a target, below the line that names the target.
     fn sentence(&self, Target { sink: name, destination }: &Target, why: &str) -> String {
         let sink = format!("sinks.{name}");
         let Some(destination) = destination else {

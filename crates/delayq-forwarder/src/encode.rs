@@ -128,7 +128,7 @@ fn structured(mut parcel: Parcel) -> Parcel {
     parcel
 }
 
-/// A time as RFC 3339 in UTC with milliseconds; `None` after the year 9999, where the format ends.
+/// In UTC with milliseconds; `None` after the year 9999, where the format ends.
 fn rfc3339(at: UnixMillis) -> Option<String> {
     Timestamp::try_from(at).ok().map(|at| format!("{at:.3}"))
 }

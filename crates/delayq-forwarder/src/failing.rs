@@ -24,7 +24,7 @@ impl Failing {
         self.0.get_mut(destination)
     }
 
-    /// Removes the circuit of a destination that accepted a message.
+    /// The destination accepted a message.
     pub(crate) fn forget(&mut self, destination: &str) -> Option<Circuit> {
         self.0.remove(destination)
     }

@@ -9,7 +9,6 @@ const MAX_TOPICS: usize = 100;
 #[derive(Debug, Default)]
 pub(crate) struct HotTopics {
     topics: BTreeMap<usize, Instant>,
-    /// Time of the earliest topic; `None` if empty.
     pub(crate) first: Option<Instant>,
 }
 
@@ -28,7 +27,7 @@ impl HotTopics {
         self.first.is_some_and(|first| first <= now)
     }
 
-    /// Removes due topics, at most as many as a single call requests, in order from `from`.
+    /// At most as many as a single call requests, in order from `from`.
     pub(crate) fn take(&mut self, from: usize, now: Instant) -> Vec<usize> {
         let in_turn = self.topics.range(from..).chain(self.topics.range(..from));
         let due = in_turn.filter(|(_, at)| **at <= now).map(|(topic, _)| *topic);

@@ -16,7 +16,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A sink with its settings.
 pub(crate) struct NamedSink {
     pub(crate) name: String,
     pub(crate) sink: Arc<dyn Sink>,
@@ -29,10 +28,9 @@ pub(crate) struct NamedSink {
     pub(crate) timeout: Duration,
 }
 
-/// State shared by a lane's deliveries.
 pub(crate) struct Lane {
     pub(crate) to: Arc<NamedSink>,
-    /// The destination, unless the message decides.
+    /// `None` if the message decides.
     pub(crate) fixed: Option<String>,
     checked: AtomicBool,
     circuits: Mutex<Circuits>,
@@ -41,16 +39,15 @@ pub(crate) struct Lane {
 }
 
 struct Circuits {
-    /// The circuit of the fixed destination, else of the server.
+    /// Of the fixed destination, else of the server.
     whole: Circuit,
     failing: Failing,
 }
 
-/// The conclusion from a batch for the messages of one destination.
+/// For the messages of one destination.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judgement {
     pub(crate) evidence: Evidence,
-    /// Rest of an open circuit.
     pub(crate) rest: Option<Duration>,
     pub(crate) burials: u32,
 }
@@ -72,7 +69,7 @@ impl NamedSink {
         }
     }
 
-    /// Checks the server and a destination, within the timeout. Returns warnings.
+    /// Within the timeout. Returns warnings.
     pub(crate) async fn check(&self, destination: Option<&str>) -> Result<Vec<String>, CheckError> {
         let checked = tokio::time::timeout(self.timeout, self.sink.check(destination)).await;
         let silent = |_| Err(CheckError::Unreachable(format!("no answer within {:?}", self.timeout)));
@@ -99,10 +96,7 @@ impl Lane {
         self.show();
     }
 
-    /// Checks the destination, unless already checked.
-    ///
-    /// # Errors
-    /// Why nothing may be delivered.
+    /// Once. The error tells why nothing may be delivered.
     pub(crate) async fn check(&self) -> Result<(), CheckError> {
         if self.checked.load(Ordering::Relaxed) {
             return Ok(());
@@ -124,7 +118,6 @@ impl Lane {
         self.circuits().whole.is_braked()
     }
 
-    /// Number of messages that may be sent to a destination.
     pub(crate) fn pass_to(&self, destination: &str, now: Instant) -> Pass {
         self.circuits().failing.get(destination).map_or(Pass::All, |circuit| circuit.pass(now))
     }
@@ -275,7 +268,7 @@ impl Lane {
         self.stats.circuit(&self.to.name, self.label(), number, braked);
     }
 
-    /// The lane's label in metrics; `*` where destinations depend on messages, to bound the number of series.
+    /// `*` where destinations depend on messages, to bound the number of series.
     pub(crate) fn label(&self) -> &str {
         self.fixed.as_deref().unwrap_or("*")
     }
@@ -286,7 +279,7 @@ impl Lane {
     }
 }
 
-/// Remaining rest of a circuit; `None`: closed.
+/// `None`: closed.
 fn rest(circuit: &Circuit, now: Instant) -> Option<Duration> {
     match circuit.pass(now) {
         Pass::None(Some(until)) => Some(until.saturating_duration_since(now)),

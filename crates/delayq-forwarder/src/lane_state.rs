@@ -17,7 +17,6 @@ const MAX_A_SHARD: usize = 128;
 /// call costs Redis as much as two or three messages.
 const MIN_SHARDS: usize = 4;
 
-/// A lane's requests to some shards, in one round trip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pipeline {
     pub(crate) parts: Vec<Part>,
@@ -38,11 +37,10 @@ pub(crate) struct LaneState {
     pub(crate) topics: Vec<Topic>,
     pub(crate) routes: TopicRoutes,
     hot: BTreeMap<ShardId, HotTopics>,
-    /// Shards with an ask in flight; asked again only after the answer.
+    /// Asked again only after the answer.
     pub(crate) asked: BTreeSet<ShardId>,
-    /// Messages in flight, including requested ones.
     pub(crate) in_flight: usize,
-    /// Payload bytes in flight; requested messages count with the maximum.
+    /// Requested messages count with the maximum.
     pub(crate) bytes: usize,
     pub(crate) pace: Pace,
     turn: usize,
@@ -74,12 +72,10 @@ impl LaneState {
         self.topics.len() - 1
     }
 
-    /// Forgets a shard that is no longer served.
     pub(crate) fn cool(&mut self, shard: ShardId) {
         self.hot.remove(&shard);
     }
 
-    /// Marks a shard as possibly having messages of these topics.
     pub(crate) fn heat(&mut self, shard: ShardId, topics: impl IntoIterator<Item = usize>, from: Instant) {
         let mut topics = topics.into_iter().peekable();
         if topics.peek().is_some() {
@@ -87,12 +83,11 @@ impl LaneState {
         }
     }
 
-    /// Marks a shard as possibly having messages of any topic.
     pub(crate) fn heat_all(&mut self, shard: ShardId, from: Instant) {
         self.heat(shard, 0..self.topics.len(), from);
     }
 
-    /// Time of the lane's next ask without a notification.
+    /// Without a notification.
     pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
         let free = self.hot.iter().filter(|(shard, _)| !self.asked.contains(shard));
         let hot = free.filter_map(|(_, topics)| topics.first).min()?;
@@ -105,7 +100,7 @@ impl LaneState {
         }
     }
 
-    /// Remaining messages that may be in flight; 0 while the limit on bytes is reached.
+    /// 0 while the limit on bytes is reached.
     fn room(&self) -> usize {
         if self.bytes < self.lane.to.in_flight_bytes {
             self.pace.room().saturating_sub(self.in_flight)
@@ -114,7 +109,7 @@ impl LaneState {
         }
     }
 
-    /// The requests due now, within the limits on bytes per shard and in total. Occupies the room.
+    /// Within the limits on bytes per shard and in total. Occupies the room.
     pub(crate) fn shares(&mut self, now: Instant, max_bytes: u32, free_bytes: usize) -> Vec<Pipeline> {
         let free = self.room().min(self.pace.allowed(now));
         let pass = self.lane.pass(now);
@@ -147,7 +142,7 @@ impl LaneState {
         pipelines
     }
 
-    /// Builds a request to a shard for due topics, in order from `first`.
+    /// For due topics, in order from `first`.
     fn part(&mut self, shard: ShardId, max: u16, first: usize, now: Instant) -> Part {
         let hot = self.hot.get_mut(&shard).expect("only hot shards are asked");
         let topics = hot.take(first, now);
@@ -166,8 +161,7 @@ impl LaneState {
     }
 }
 
-/// Spreads a room over shards, in pipelines of one batch each, or of several small batches. Remaining shards wait for
-/// more room.
+/// Uses pipelines of one batch each, or of several small batches. Remaining shards wait for more room.
 fn split(shards: &[ShardId], room: usize, batch: usize) -> Vec<Vec<(ShardId, u16)>> {
     let share = (room / shards.len()).max(room.div_ceil(MIN_SHARDS)).min(MAX_A_SHARD);
     let max = u16::try_from(share).expect("a share is at most 128");

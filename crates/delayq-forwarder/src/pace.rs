@@ -29,11 +29,11 @@ const SMOOTHING: u32 = 8;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// Configured maximum of messages in flight, and the current one.
+    /// Configured maximum, and the current one.
     max: usize,
     room: usize,
     timeout: Duration,
-    /// Average duration of a delivery; `None` before the first.
+    /// `None` before the first.
     takes: Option<Duration>,
     from: Instant,
     delivered: u64,
@@ -43,7 +43,7 @@ pub(crate) struct Pace {
 pub(crate) struct Measure {
     /// Messages that the lane had delivered when the batch was sent.
     pub(crate) before: u64,
-    /// Messages of the batch delivered, and not delivered.
+    /// Delivered, and not delivered.
     pub(crate) delivered: usize,
     pub(crate) lost: usize,
     /// Time until the last confirm; `None` without a confirm.
@@ -65,8 +65,7 @@ impl Pace {
         self.delivered
     }
 
-    /// Learns from a finished batch whose deliveries were counted. A quicker delivery counts at once, a slower delivery
-    /// gradually.
+    /// A quicker delivery counts at once, a slower delivery gradually.
     pub(crate) fn measured(&mut self, measure: Measure) {
         let Some(took) = measure.took else {
             self.room = self.room.min(FIRST_ROOM);
@@ -90,7 +89,6 @@ impl Pace {
         self.takes = Some(before + took.saturating_sub(before) / SMOOTHING - before.saturating_sub(took));
     }
 
-    /// Maximum messages in flight.
     pub(crate) const fn room(&self) -> usize {
         self.room
     }
@@ -99,7 +97,6 @@ impl Pace {
         self.from
     }
 
-    /// Messages that may be requested now.
     pub(crate) fn allowed(&self, now: Instant) -> usize {
         let Some(behind) = now.checked_duration_since(self.from) else { return 0 };
         let nanos = self.nanos_a_message();
@@ -115,7 +112,6 @@ impl Pace {
         self.from = self.from.max(earliest) + self.time_of(count);
     }
 
-    /// Returns the room of requested messages that did not exist.
     pub(crate) fn not_found(&mut self, count: usize) {
         self.from = self.from.checked_sub(self.time_of(count)).unwrap_or(self.from);
     }

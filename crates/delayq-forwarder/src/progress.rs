@@ -14,7 +14,6 @@ const MOVES_FOR: Duration = Duration::from_secs(30);
 /// Time for which a failed settlement counts: the lease then runs out and the message is delivered again.
 const UNSETTLED_FOR: Duration = Duration::from_secs(60);
 
-/// The cause of a stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stall {
     /// This shard returns no messages.
@@ -28,11 +27,9 @@ pub(crate) enum Stall {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
     moved: Option<Instant>,
-    /// Start of the errors of a lane's shard.
     reserving: BTreeMap<(usize, ShardId), Instant>,
-    /// First and last failure of a shard's settlements.
+    /// First and last failure.
     settling: BTreeMap<ShardId, (Instant, Instant)>,
-    /// Start of topics being set aside.
     set_aside: Option<Instant>,
 }
 
@@ -67,12 +64,12 @@ impl Progress {
         self.reserving.retain(|(_, shard), _| shards.contains(shard));
     }
 
-    /// Lanes that received only errors from a shard; only an ask can show a recovery.
+    /// Only an ask can show a recovery.
     pub(crate) fn failing(&self, shard: ShardId) -> Vec<usize> {
         self.reserving.keys().filter(|(_, of)| *of == shard).map(|(lane, _)| *lane).collect()
     }
 
-    /// Finds the stall, if any. `rests`: whether a lane's circuit is open, so that the lane asks for nothing.
+    /// `rests`: whether a lane's circuit is open, so that the lane asks for nothing.
     pub(crate) fn judge(&mut self, rests: impl Fn(usize) -> bool, now: Instant) -> Option<Stall> {
         let is_long = |since: Instant| now.saturating_duration_since(since) >= PATIENCE;
         self.settling.retain(|_, (_, last)| now.saturating_duration_since(*last) < UNSETTLED_FOR);
@@ -92,7 +89,6 @@ impl Progress {
 // === impl Stall ===
 
 impl Stall {
-    /// The reason shown while not ready.
     pub(crate) fn text(self) -> String {
         match self {
             Self::Reserving(shard) => {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Route {
     pub(crate) config: Arc<RouteConfig>,
-    /// The destination: the route's, or the default of the sink's kind.
+    /// Of the route, or the default of the sink's kind.
     pub(crate) to: Template,
 }
 
@@ -28,10 +28,6 @@ impl Route {
 // === impl Routes ===
 
 impl Routes {
-    /// Resolves the destination of each route.
-    ///
-    /// # Errors
-    /// A route names a missing sink, which validation excludes.
     pub(crate) fn new(settings: &Settings) -> Result<Self, String> {
         let route = |config: &RouteConfig| {
             let kind = settings.sinks.get(&config.sink).and_then(SinkConfig::kind);
@@ -41,7 +37,7 @@ impl Routes {
         Ok(Self(settings.routes.iter().map(route).collect::<Result<_, String>>()?))
     }
 
-    /// The route of a topic, with the topic filled in; `None`: the messages wait.
+    /// With the topic filled in; `None`: the messages wait.
     #[must_use]
     pub(crate) fn of(&self, topic: &Topic) -> Option<Route> {
         let route = self.0.iter().find(|route| route.config.topic.matches(topic.as_str()))?;

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Ack,
-    /// Undeliverable for this reason.
     Bury(String),
     /// Retried after this delay, or after the policy's back-off.
     Release {
@@ -24,14 +23,13 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 // === impl Verdict ===
 
 impl Verdict {
-    /// Retries later without costing an attempt.
+    /// Costs no attempt.
     pub(crate) fn rest(delay: Duration, reason: &str) -> Self {
         Self::Release { delay: Some(delay), keep_attempt: true, reason: reason.to_owned() }
     }
 }
 
-/// Carries out verdicts, and repeats those that Redis did not answer. A repeat is safe: the first settlement uses up
-/// the receipt.
+/// Repeats verdicts that Redis did not answer. A repeat is safe: the first settlement uses up the receipt.
 pub(crate) async fn settle(context: &Context, verdicts: impl Iterator<Item = (Receipt, Verdict)>) {
     let (mut acks, mut buried, mut releases) = (Vec::new(), Vec::new(), Vec::new());
     for (receipt, verdict) in verdicts {

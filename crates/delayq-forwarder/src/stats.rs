@@ -24,7 +24,7 @@ struct OfSink {
     sink: String,
 }
 
-/// A route, by its pattern of topics.
+/// By the route's pattern of topics.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfRoute {
     route: String,
@@ -43,13 +43,12 @@ struct OfDestination {
     destination: String,
 }
 
-/// The target of an exemplar.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfTrace {
     trace_id: String,
 }
 
-/// A histogram whose buckets each name a recorded trace.
+/// Each bucket names a recorded trace.
 type Traced = HistogramWithExemplars<OfTrace>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -85,7 +84,6 @@ pub struct Stats {
     pub reserve_errors: Counter,
 }
 
-/// The lateness of one confirmed message.
 pub(crate) struct Late {
     pub(crate) route: Arc<Route>,
     pub(crate) after: Duration,

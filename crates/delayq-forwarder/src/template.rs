@@ -4,7 +4,6 @@ use crate::parcel::About;
 use std::fmt;
 use std::str::FromStr;
 
-/// A value of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Variable {
     Id,
@@ -42,10 +41,7 @@ impl Template {
         }
     }
 
-    /// Fills in the values of a message.
-    ///
-    /// # Errors
-    /// The variable without a value in the message.
+    /// The error is the variable without a value in the message.
     pub(crate) fn render(&self, about: &About, headers: &[(String, String)]) -> Result<String, Variable> {
         let mut out = String::new();
         for part in &self.parts {
@@ -94,7 +90,7 @@ impl Template {
 impl FromStr for Template {
     type Err = String;
 
-    /// Fails with the fault, and lists the variables.
+    /// The error lists the variables.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut parts = Vec::new();
         let (mut plain, mut rest) = (String::new(), text);
@@ -153,7 +149,7 @@ impl Variable {
         }
     }
 
-    /// The value of a variable in a message; header names are compared without case.
+    /// Header names are compared without case.
     fn value(&self, about: &About, headers: &[(String, String)]) -> Option<String> {
         match self {
             Self::Id => Some(about.id.clone()),

@@ -39,8 +39,8 @@ impl Traced {
         Some(traced)
     }
 
-    /// Records the spans of pump and reserve once a delivery is certain to follow: a message released because its
-    /// destination rests is reserved again.
+    /// Called once a delivery is certain to follow: a message released because its destination rests is
+    /// reserved again.
     pub(crate) fn reserved(self, traces: &Traces, message: &Reservation, now: UnixMicros) {
         let Reservation { topic, id, ready, envelope, .. } = message;
         let due = UnixMicros(envelope.due.get().saturating_mul(1000));

@@ -30,14 +30,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
-/// The waiting room of requests. Cheap to clone.
+/// Clones share the waiting room.
 #[derive(Clone, Debug)]
 pub(crate) struct Dispatcher {
     waiters: mpsc::UnboundedSender<Waiter>,
     places: Arc<Semaphore>,
 }
 
-/// A reserve, and the longest wait.
 pub(crate) struct Poll {
     pub(crate) wanted: Wanted,
     pub(crate) wait: Duration,
@@ -53,16 +52,13 @@ impl Dispatcher {
         (Self { waiters, places }, arriving)
     }
 
-    /// A place to wait in; `None`: all are taken.
+    /// `None`: all are taken.
     pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.places).try_acquire_owned().ok()
     }
 
-    /// Waits for messages; `None`: none came in time, or the gateway stops. Cancel safe: what arrives for a future that was
-    /// dropped goes to the next waiter, or back.
-    ///
-    /// # Errors
-    /// No shard can be asked.
+    /// `None`: none came in time, or the gateway stops. Cancel safe: messages that arrive for a dropped
+    /// future go to the next waiter, or back.
     pub(crate) async fn reserve(&self, poll: Poll) -> Result<Option<Handed>, Error> {
         let (answer, answered) = oneshot::channel();
         let Poll { wanted, wait, peer } = poll;

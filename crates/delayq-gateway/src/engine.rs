@@ -26,7 +26,6 @@ use tokio::sync::{Semaphore, mpsc};
 /// Minimum characters of a configured key of receipts.
 const MIN_KEY: usize = 16;
 
-/// The part that all engines share.
 pub(crate) struct Common {
     config: GatewayConfig,
     key: Option<Arc<[u8]>>,
@@ -37,7 +36,6 @@ pub(crate) struct Common {
     places: Arc<Semaphore>,
 }
 
-/// An engine that does not run yet.
 pub(crate) struct Engine {
     pub(crate) app: App,
     running: Running,
@@ -47,10 +45,6 @@ pub(crate) struct Engine {
 // === impl Common ===
 
 impl Common {
-    /// Reads tokens, certificate and key.
-    ///
-    /// # Errors
-    /// The tokens, the certificate or the key cannot be read.
     pub(crate) fn new(config: GatewayConfig, metrics: GatewayMetrics) -> Result<Self, Fault> {
         Ok(Self {
             key: key(&config)?,
@@ -63,7 +57,6 @@ impl Common {
         })
     }
 
-    /// The engine of this deployment.
     pub(crate) fn engine(&self, client: Client) -> Engine {
         let admin = Admin::new(client.clone());
         let receipts = Receipts::new(admin.clone(), self.key.clone());
@@ -98,9 +91,6 @@ impl Common {
         self.tls.clone()
     }
 
-    /// A server of this router, with the bound address.
-    ///
-    /// # Errors
     /// [`BIND`]: the address cannot be bound.
     pub(crate) async fn server(
         &self,
@@ -115,7 +105,6 @@ impl Common {
     }
 }
 
-/// The configured key of receipts.
 fn key(config: &GatewayConfig) -> Result<Option<Arc<[u8]>>, Fault> {
     let Some(secret) = &config.receipt_key else { return Ok(None) };
     let fault = |why| Fault::new(&RECEIPT_KEY, why);
@@ -129,7 +118,7 @@ fn key(config: &GatewayConfig) -> Result<Option<Arc<[u8]>>, Fault> {
 // === impl Engine ===
 
 impl Engine {
-    /// Starts to reserve, and to give back what reached no client.
+    /// Also gives back messages that reached no client.
     pub(crate) fn run(self, tasks: &Tasks) {
         let Self { app: _, running, giving_back } = self;
         let until = tasks.shutdown().clone();

@@ -16,7 +16,6 @@ use std::time::Duration;
 
 /// The header with the id of a request, and of its answer.
 const REQUEST_ID: &str = "x-request-id";
-/// Maximum characters of an id that a client gives.
 const MAX_REQUEST_ID: usize = 128;
 
 /// Of a request that names no deadline, and of any.
@@ -69,7 +68,6 @@ async fn guarded(app: &App, route: &Route, mut request: Request, next: Next) -> 
     tokio::time::timeout(deadline, next.run(request)).await.map_err(passed)
 }
 
-/// A path or a method that no route has.
 pub(crate) async fn nowhere(State(app): State<App>, request: Request) -> Problem {
     app.metrics.answered("none", Kind::NoRoute.status().as_u16());
     Problem::new(Kind::NoRoute, format!("{}; see /v1/openapi.json", request.uri().path()))

@@ -24,11 +24,10 @@ use delayq_service::when::When;
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// The content types of JSON.
 const JSON: &str = "application/json";
 const NDJSON: [&str; 3] = ["application/x-ndjson", "application/ndjson", "application/jsonl"];
 
-/// A request in the form that routes read.
+/// The form of a request that routes read.
 pub(crate) struct Ask {
     names: Vec<(String, String)>,
     pub(crate) query: Query,
@@ -39,7 +38,6 @@ pub(crate) struct Ask {
     pub(crate) connection: Option<(Outgoing, Peer)>,
 }
 
-/// The form of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Json,
@@ -73,7 +71,7 @@ impl Ask {
         self.name("group")
     }
 
-    /// The messages of the group in the path, of all topics or of `?topic=`.
+    /// All topics, or `?topic=`.
     pub(crate) fn members(&self) -> Result<Members, Problem> {
         Ok(Members { group: self.group()?, topic: self.query.get("topic")? })
     }
@@ -82,12 +80,10 @@ impl Ask {
         self.name("id")
     }
 
-    /// The message that the path and `?group=` name.
     pub(crate) fn target(&self) -> Result<Target, Problem> {
         Ok(Target { id: self.id()?, group: self.query.get("group")? })
     }
 
-    /// True if times that look like seconds are meant.
     pub(crate) fn past_ok(&self) -> Result<bool, Problem> {
         Ok(self.query.get("past_ok")?.unwrap_or(false))
     }
@@ -102,7 +98,7 @@ impl Ask {
         }
     }
 
-    /// A header that may be there once, as text.
+    /// At most once, as text.
     pub(crate) fn header(&self, name: &'static str) -> Result<Option<&str>, Problem> {
         let mut values = self.headers.get_all(name).iter();
         let (value, more) = (values.next(), values.next());
@@ -113,12 +109,10 @@ impl Ask {
         text.map_err(|_| Problem::invalid(name, "it is not UTF-8"))
     }
 
-    /// The whole body.
     pub(crate) async fn whole(self, app: &App) -> Result<Whole, Problem> {
         Whole::read(self.body, &self.headers, app, MAX_BODY).await
     }
 
-    /// The body as lines.
     pub(crate) fn lines(self, app: &App) -> Result<Lines, Problem> {
         match self.form() {
             Form::Ndjson => Lines::of(self.body, app),
@@ -126,7 +120,6 @@ impl Ask {
         }
     }
 
-    /// The body as a JSON object.
     pub(crate) async fn json<T: serde::de::DeserializeOwned>(self, app: &App) -> Result<T, Problem> {
         match self.form() {
             Form::Json => Whole::read(self.body, &self.headers, app, MAX_BODY).await?.json(),
@@ -142,7 +135,7 @@ impl Ask {
         if axum::body::HttpBody::is_end_stream(&self.body) { Ok(T::default()) } else { self.json(app).await }
     }
 
-    /// The body as items: an array, or lines.
+    /// An array, or lines.
     pub(crate) async fn items(self, app: &App) -> Result<Items, Problem> {
         match self.form() {
             Form::Other => Err(other_type("application/json or application/x-ndjson")),
@@ -160,7 +153,7 @@ fn other_type(wanted: &str) -> Problem {
     Problem::new(Kind::OtherType, format!("send Content-Type: {wanted}")).at("content-type")
 }
 
-/// A time in a request, which means the same wherever its sender is.
+/// Independent of the place of the sender.
 pub(crate) fn when(pointer: &str, text: &str) -> Result<When, Problem> {
     When::anywhere(text).map_err(|why| Problem::invalid(pointer, why))
 }

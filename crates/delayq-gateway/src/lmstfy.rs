@@ -49,21 +49,15 @@ use state::{Accounts, Parts};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The header with the id of a request.
 const REQUEST_ID: &str = "x-request-id";
 
-/// lmstfy's API, bound and not running yet.
+/// Bound, and not running yet.
 pub(crate) struct Lmstfy {
-    /// Of the API and the admin API.
     pub(crate) addresses: [SocketAddr; 2],
     servers: [Server; 2],
     engines: Vec<Engine>,
 }
 
-/// Binds both ports.
-///
-/// # Errors
-/// A port cannot be bound, or a password cannot be read.
 pub(crate) async fn build(
     config: &LmstfyConfig,
     common: &Common,
@@ -101,7 +95,6 @@ fn accounts(config: &LmstfyConfig) -> Result<Accounts, Fault> {
     config.accounts.iter().map(read).collect::<Result<_, _>>().map(Accounts)
 }
 
-/// A port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Port {
     Api,
@@ -122,7 +115,7 @@ fn router(state: &state::Lmstfy, port: Port) -> Router {
     Router::new().fallback(answer).layer(from_fn_with_state((state.clone(), port), every))
 }
 
-/// The outermost layer: framing, browsers, the request's id.
+/// Framing, browsers, the request's id.
 async fn every(State((state, port)): State<(state::Lmstfy, Port)>, request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let closes = request.headers().contains_key(header::TRANSFER_ENCODING);
@@ -159,7 +152,6 @@ fn admitted(state: &state::Lmstfy, port: Port, headers: &HeaderMap) -> Result<()
 // === impl Lmstfy ===
 
 impl Lmstfy {
-    /// Starts the tasks.
     pub(crate) fn run(self, tasks: &Tasks) {
         let Self { addresses: [address, admin], servers, engines } = self;
         tracing::info!(%address, %admin, "lmstfy listening");
@@ -174,7 +166,6 @@ impl Lmstfy {
 }
 
 impl state::Lmstfy {
-    /// Counts an answer.
     fn answered(&self, api: &str, response: Response) -> Response {
         self.counters.answered(api, response.status().as_u16());
         response

@@ -15,14 +15,12 @@ const REST: u32 = 10;
 /// Every part, without the walk over the keys of other deployments.
 const WANT: Want<'static> = Want { others: false, ..Want::JUDGED };
 
-/// The latest look, shared. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Looks {
     deployment: Deployment,
     latest: Arc<Mutex<Option<Arc<Taken>>>>,
 }
 
-/// A look with its time.
 pub(crate) struct Taken {
     pub(crate) look: Look,
     took: Duration,
@@ -69,7 +67,6 @@ impl Taken {
     }
 }
 
-/// How long a look is kept that took this long.
 fn rest(took: Duration) -> Duration {
     MIN_AGE.max(took * REST)
 }

@@ -6,7 +6,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
-/// The metrics of a gateway; clones share the state.
+/// Clones share the state.
 #[derive(Clone, Debug)]
 pub(crate) struct GatewayMetrics {
     requests: Family<OfRoute, Counter>,
@@ -23,14 +23,13 @@ struct OfRoute {
     status: u16,
 }
 
-/// Adds 1 to a gauge until dropped.
 #[derive(Debug)]
 pub(crate) struct Counted(Gauge);
 
 // === impl GatewayMetrics ===
 
 impl GatewayMetrics {
-    /// Registers them; once in a process.
+    /// Once in a process.
     pub(crate) fn register(metrics: &Metrics) -> Self {
         let requests = "Answered requests, by route and status; the route is none where no route was found";
         let refused = "Connections answered 503 because too many were open";

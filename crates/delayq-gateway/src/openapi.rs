@@ -10,10 +10,8 @@ use std::collections::BTreeSet;
 pub const DOCUMENT: &str = include_str!("../openapi.json");
 
 const SCHEMAS: &str = include_str!("openapi/schemas.json");
-/// The meaning of each parameter and header.
 const MEANINGS: &str = include_str!("openapi/meanings.json");
 
-/// Statuses that any route may refuse with.
 const EVERYWHERE: [u16; 6] = [400, 401, 403, 421, 500, 503];
 
 const DESCRIPTION: &str = "A delay queue over HTTP. Refusals are problem+json with a stable `code`; after a failure, `fate` says \
@@ -44,7 +42,6 @@ pub fn generated() -> String {
     serde_json::to_string_pretty(&document).expect("it is made of plain values") + "\n"
 }
 
-/// Every setting of a topic.
 fn policy() -> Value {
     let one = |setting: PolicySetting| {
         let of = json!({ "type": ["string", "integer", "null"], "description": setting.entry().doc() });
@@ -167,7 +164,6 @@ fn refusals(route: &Route) -> BTreeSet<u16> {
     all.filter(|status| *status != 401 || !route.is_public || route.refuses.contains(status)).collect()
 }
 
-/// The titles of the kinds with this status.
 fn described(status: u16) -> String {
     let kinds = Kind::ALL.into_iter().filter(|kind| kind.status().as_u16() == status);
     kinds.map(|kind| format!("{}: {}", kind.code(), kind.title())).collect::<Vec<_>>().join("; ")

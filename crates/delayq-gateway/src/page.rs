@@ -13,9 +13,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use sha2::{Digest as _, Sha256};
 
-/// The route of the page in metrics.
 const ROUTE: &str = "page";
-/// The folder of every file but the document itself.
 const FOLDER: &str = "/page/";
 
 /// Nothing but the gateway's own files runs, and no text becomes markup: Trusted Types admit lit-html's templates alone.
@@ -23,7 +21,6 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'; trusted-types lit-html";
 
-/// The headers of every file.
 const HEADERS: [(HeaderName, &str); 6] = [
     (header::CONTENT_SECURITY_POLICY, POLICY),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -34,13 +31,11 @@ const HEADERS: [(HeaderName, &str); 6] = [
     (header::CACHE_CONTROL, "no-cache"),
 ];
 
-/// A file of the page.
 struct File {
     name: &'static str,
     text: &'static str,
 }
 
-/// Embeds the files.
 macro_rules! files {
     ($($name:literal)*) => {
         &[$(File { name: $name, text: include_str!(concat!("../page/", $name)) },)*]
@@ -86,7 +81,6 @@ impl File {
     }
 }
 
-/// The routes of the page.
 pub(crate) fn router() -> Router<App> {
     let document = async |State(app): State<App>, headers: HeaderMap| served(&app, "index.html", &headers);
     let file = async |State(app): State<App>, Path(name): Path<String>, headers: HeaderMap| {

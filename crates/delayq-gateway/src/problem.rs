@@ -11,7 +11,6 @@ use delayq::protocol::EnvelopeError;
 use delayq::{Advice, Error, Fate, MessageError, PutError};
 use serde_json::{Value, json};
 
-/// A refusal, or a failure.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     kind: Kind,
@@ -19,9 +18,7 @@ pub(crate) struct Problem {
     fate: Option<Fate>,
     /// The answer of the script.
     outcome: Option<Value>,
-    /// The place of the fault: a key, parameter or header.
     pointer: Option<String>,
-    /// The rest of the request is not read.
     closes: bool,
 }
 
@@ -33,18 +30,17 @@ impl Problem {
         Self { kind, detail: detail.into(), fate: None, outcome: None, pointer: None, closes }
     }
 
-    /// A value of a key, parameter or header that is invalid.
+    /// Of a key, parameter or header.
     pub(crate) fn invalid(pointer: &str, why: impl std::fmt::Display) -> Self {
         Self::new(Kind::Invalid, format!("{pointer}: {why}")).at(pointer)
     }
 
-    /// A parameter, header or key that nobody reads here.
     pub(crate) fn unknown(what: &str, name: &str, known: &[&str]) -> Self {
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         Self::new(Kind::Unknown, format!("the {what} {name} is not known here; known: {known}")).at(name)
     }
 
-    /// A state of the message or topic that does not allow it, with the answer of the script.
+    /// The state of the message or topic forbids the call; `outcome` is the answer of the script.
     pub(crate) fn outcome(kind: Kind, outcome: Value) -> Self {
         let word = outcome["outcome"].as_str().unwrap_or_default().to_owned();
         let reason = outcome["reason"].as_str().map(|why| format!(": {why}")).unwrap_or_default();
@@ -69,7 +65,7 @@ impl Problem {
         &self.detail
     }
 
-    /// The members that an answer to one item of many has.
+    /// For one item of many.
     pub(crate) fn item(&self) -> Value {
         let mut value = json!({ "code": self.kind.code(), "detail": self.detail });
         if let Some(fate) = self.fate {
@@ -81,7 +77,6 @@ impl Problem {
         value
     }
 
-    /// The whole answer, to the request with this id.
     pub(crate) fn render(&self, request_id: &str) -> Response {
         let mut value = self.item();
         value["type"] = format!("urn:delayq:problem:{}", self.kind.code()).into();

@@ -14,37 +14,28 @@ use std::fs::File;
 use std::io::Read as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes of the signature.
 const TAG: usize = 16;
-/// Bytes of the shard.
 const SHARD: usize = 2;
 
-/// Signs and reads receipts; clones share the key.
+/// Clones share the key.
 #[derive(Clone)]
 pub(crate) struct Receipts {
     admin: Admin,
-    /// The key of the configuration.
     configured: Option<Arc<[u8]>>,
-    /// The key that Redis keeps, once asked.
+    /// Once asked.
     kept: Arc<Mutex<Option<Signer>>>,
 }
 
-/// Signs by a key.
 #[derive(Clone)]
 pub(crate) struct Signer(Arc<[u8]>);
 
 // === impl Receipts ===
 
 impl Receipts {
-    /// Receipts signed by this key, or else by the one in Redis.
     pub(crate) fn new(admin: Admin, configured: Option<Arc<[u8]>>) -> Self {
         Self { admin, configured, kept: Arc::default() }
     }
 
-    /// The current signer.
-    ///
-    /// # Errors
-    /// Redis keeps the key and cannot be used.
     pub(crate) async fn signer(&self) -> Result<Signer, Error> {
         if let Some(key) = &self.configured {
             return Ok(Signer(Arc::clone(key)));
@@ -71,7 +62,6 @@ impl Receipts {
 // === impl Signer ===
 
 impl Signer {
-    /// The receipt as text.
     pub(crate) fn text(&self, receipt: &Receipt) -> String {
         let mut bytes = receipt.shard.get().to_be_bytes().to_vec();
         bytes.extend(receipt.as_bytes());
@@ -80,7 +70,7 @@ impl Signer {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// The receipt of a text; `None`: no gateway of this deployment has signed it.
+    /// `None`: no gateway of this deployment has signed the text.
     pub(crate) fn read(&self, text: &str) -> Option<Receipt> {
         let mut bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
         let at = bytes.len().checked_sub(TAG)?;
@@ -104,7 +94,6 @@ impl Signer {
         URL_SAFE_NO_PAD.encode(self.mac(bytes).finalize().into_bytes())
     }
 
-    /// Whether [`Self::tag`] made this tag of these bytes.
     pub(crate) fn is_tag(&self, tag: &str, bytes: &[u8]) -> bool {
         let tag = URL_SAFE_NO_PAD.decode(tag);
         tag.is_ok_and(|tag| self.mac(bytes).verify_slice(&tag).is_ok())
@@ -117,7 +106,6 @@ impl Signer {
     }
 }
 
-/// A key that nobody can guess, as text.
 pub(crate) fn random() -> Result<String, Error> {
     let mut bytes = [0; 32];
     let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));

@@ -31,10 +31,8 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use axum::{Extension, Router};
 use serde_json::Value;
 
-/// The answer of a route.
 type Answer = Result<Response, Problem>;
 
-/// Every route of the table.
 pub(crate) fn router(app: &App, looks: Looks) -> Router {
     let mut router = Router::new();
     for route in ROUTES {
@@ -107,7 +105,6 @@ async fn document() -> Response {
     typed(StatusCode::OK, "application/json", DOCUMENT)
 }
 
-/// An answer in JSON.
 fn json(status: StatusCode, value: &Value) -> Response {
     typed(status, "application/json", value.to_string())
 }

@@ -43,11 +43,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of a head after which no more is read of one that has not ended. The last read may double the size.
 const MAX_HEAD: usize = 32 * 1024;
 
-/// The answer to a connection without a place.
 const NO_PLACE: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n\
                           Connection: close\r\n\r\n";
 
-/// Serves connections.
 pub(crate) struct Server {
     listener: TcpListener,
     /// `None`: HTTP without TLS.
@@ -80,7 +78,7 @@ impl Server {
         }
     }
 
-    /// Serves until shutdown, and then until every request that was taken is answered.
+    /// After shutdown, until every request that was taken is answered.
     pub(crate) async fn run(self, shutdown: Shutdown) {
         let mut connections = JoinSet::new();
         while let Some(accepted) = shutdown.or(self.listener.accept()).await {

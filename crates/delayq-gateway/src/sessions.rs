@@ -18,27 +18,23 @@ use sha2::{Digest as _, Sha256};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// The duration of a session.
 const LIFE: Duration = Duration::from_hours(8);
-/// Maximum age of a link's code.
 const CODE_LIFE: Duration = Duration::from_mins(10);
-/// The key's purpose: a signature of a receipt is none of a session.
 const PURPOSE: &str = "delayq sessions";
 /// The start of the cookie's name. Browsers send a cookie to every port of a host: the port is the end of the name, so that two
 /// gateways of a host do not overwrite each other's cookie.
 const COOKIE: &str = "delayq_session";
 
-/// The sender of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
     /// The token's name; `None`: no token is needed.
     pub(crate) name: Option<String>,
     pub(crate) rights: Rights,
-    /// The end of the session; `None`: the request carries no cookie.
+    /// `None`: the request carries no cookie.
     pub(crate) ends: Option<UnixMillis>,
 }
 
-/// Begins and reads sessions; clones share the state.
+/// Clones share the state.
 #[derive(Clone)]
 pub(crate) struct Sessions {
     tokens: Tokens,
@@ -46,14 +42,12 @@ pub(crate) struct Sessions {
     code: Arc<Mutex<Option<Code>>>,
 }
 
-/// The code of a link that logs in once.
 struct Code {
     hash: Hash,
     token: Hash,
     until: Instant,
 }
 
-/// The reason why a cookie is no session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
     Expired,
@@ -109,10 +103,7 @@ impl Sessions {
         Ok(Some(Caller { ends: Some(ends), ..Caller::of(token) }))
     }
 
-    /// Begins a session for a token. Returns the caller, and the header that sets the cookie.
-    ///
-    /// # Errors
-    /// The token is unknown, or Redis keeps the key and cannot be used.
+    /// Returns the caller, and the header that sets the cookie.
     pub(crate) async fn begin(&self, token: &str, headers: &HeaderMap) -> Result<(Caller, String), Problem> {
         let Some((hash, _)) = self.tokens.known(token) else {
             return Err(Problem::new(Kind::NoToken, "the token is unknown"));
@@ -165,7 +156,6 @@ impl Sessions {
     }
 }
 
-/// The header that removes the cookie.
 pub(crate) fn end_cookie(headers: &HeaderMap) -> String {
     set_cookie(headers, "", Duration::ZERO)
 }
@@ -199,7 +189,7 @@ fn written(signer: &Signer, ends: u64, hash: &Hash) -> String {
     format!("{signed}.{tag}")
 }
 
-/// The end of a session, and the hash of its token.
+/// Also the hash of the token.
 fn read(signer: &Signer, cookie: &str, now: u64) -> Result<(UnixMillis, Hash), Ended> {
     let parse = || {
         let (signed, tag) = cookie.rsplit_once('.')?;

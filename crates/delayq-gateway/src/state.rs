@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// The state that all requests share. Cheap to clone.
+/// Clones share the state.
 #[derive(Clone)]
 pub(crate) struct App(Arc<Parts>);
 
@@ -30,7 +30,6 @@ pub(crate) struct Parts {
     pub(crate) room: Arc<Semaphore>,
     pub(crate) body_timeout: Duration,
     pub(crate) lease: Duration,
-    /// Only programs of this host reach the gateway.
     pub(crate) is_local: bool,
     pub(crate) stopping: AtomicBool,
 }
@@ -42,7 +41,6 @@ impl App {
         Self(Arc::new(parts))
     }
 
-    /// Takes no further request.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }

@@ -11,10 +11,9 @@ use crate::rights::Right;
 pub(crate) const DEADLINE: &str = "delayq-deadline";
 /// The prefix of headers that become headers of the message.
 pub(crate) const MESSAGE_HEADER: &str = "delayq-header-";
-/// A route.
 #[derive(Debug)]
 pub(crate) struct Route {
-    /// Its name, in metrics and in the document.
+    /// In metrics and in the document.
     pub(crate) name: &'static str,
     pub(crate) method: Verb,
     pub(crate) path: &'static str,
@@ -35,7 +34,6 @@ pub(crate) struct Route {
     pub(crate) has_deadline: bool,
 }
 
-/// The method of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Get,
@@ -45,11 +43,9 @@ pub(crate) enum Verb {
     Delete,
 }
 
-/// The body that a route takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Takes {
     Nothing,
-    /// A JSON object of this schema.
     Json(&'static str),
     /// As [`Self::Json`], and may be missing.
     MaybeJson(&'static str),
@@ -61,7 +57,6 @@ pub(crate) enum Takes {
     Many(&'static str),
 }
 
-/// The answer of a route that did what was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answers {
     /// 204
@@ -103,7 +98,6 @@ impl Route {
         }
     }
 
-    /// True if the route reads this header, in lower case.
     pub(crate) fn takes_header(&self, name: &str) -> bool {
         (self.has_deadline && name == DEADLINE)
             || self.asks.contains(&name)

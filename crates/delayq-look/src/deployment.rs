@@ -8,7 +8,6 @@ use delayq_service::codes::redis::UNREACHABLE;
 use delayq_service::config::DeploymentConfig;
 use std::time::Duration;
 
-/// How long the search for other deployments in a Redis may take.
 const SCAN_DEADLINE: Duration = Duration::from_secs(2);
 
 /// A deployment. Cheap to clone.
@@ -55,10 +54,6 @@ impl Deployment {
         Self { part: Some(part), ..self.clone() }
     }
 
-    /// An observer of the fleet.
-    ///
-    /// # Errors
-    /// As of [`observer`].
     pub(crate) fn observer(&self) -> Result<Observer, Fault> {
         observer(&self.config, &self.etcd)
     }

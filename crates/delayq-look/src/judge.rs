@@ -111,7 +111,7 @@ pub fn judge(look: &Look, limits: &Limits) -> Vec<Check> {
     checks
 }
 
-/// No shard answers, and the servers do.
+/// The servers do answer.
 fn nowhere(look: &Look, error: &Error) -> Check {
     let missing = DEPLOYMENT_MISSING.found(error.to_string());
     match &look.others {

@@ -118,7 +118,6 @@ impl Look {
     }
 }
 
-/// Names shards without an answer, and the error.
 fn line(Unseen { shards, error, .. }: &Unseen) -> String {
     let noun = if shards.len() == 1 { "shard" } else { "shards" };
     format!("{noun} {}: {error}", ShardRanges::from_iter(shards.iter().copied()))

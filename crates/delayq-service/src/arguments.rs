@@ -7,17 +7,15 @@ use std::ffi::OsString;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     Run(Source),
-    /// Ask the process with this configuration for its readiness.
     Healthcheck(Source),
     Print(String),
-    /// The command line is invalid for this reason.
     Unknown(String),
 }
 
 // === impl Asked ===
 
 impl Asked {
-    /// Reads the arguments after the program's name: `[--healthcheck] [[--config] FILE]`, `--help` or `--version`.
+    /// `[--healthcheck] [[--config] FILE]`, `--help` or `--version`, after the program's name.
     pub(crate) fn of(program: Program, arguments: impl IntoIterator<Item = OsString>) -> Self {
         let mut arguments = arguments.into_iter().peekable();
         let healthcheck = arguments.next_if(|first| first == "--healthcheck").is_some();

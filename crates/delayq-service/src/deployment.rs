@@ -37,7 +37,7 @@ fn settings(deployment: &DeploymentConfig, redis: &RedisConfig) -> Result<Settin
     Ok(settings.namespace(deployment.namespace.clone()).shards(deployment.shards))
 }
 
-/// The map of several Redises; `None` for a single Redis.
+/// `None` for a single Redis.
 fn nodes(redis: &RedisConfig) -> Result<Option<NodeMap>, String> {
     let node = |(i, node): (usize, &RedisNodeConfig)| {
         let link = link(&redis.of_node(node)).map_err(|why| format!("redis.nodes[{i}].{why}"))?;
@@ -83,7 +83,6 @@ fn password(secret: Option<&Secret>) -> Result<Option<Password>, String> {
     secret.map(Secret::password).transpose()
 }
 
-/// The trusted authorities, and the client's identity.
 fn certificates(files: PemFiles<'_>) -> Result<(Option<Vec<u8>>, Option<Identity>), String> {
     let ca = files.ca.map(read_pem).transpose().map_err(|why| format!("ca: {why}"))?;
     let identity = files.identity()?.map(|[cert, key]| Identity::from_pem(cert, key));

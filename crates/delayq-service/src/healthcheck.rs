@@ -13,17 +13,13 @@ const DEADLINE: Duration = Duration::from_secs(2);
 /// Limits of an answer; an endpoint closes a connection after the same time.
 const BOUNDS: Bounds = Bounds { time: Duration::from_secs(10), bytes: 64 << 20 };
 
-/// Total limits of an answer.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     time: Duration,
     bytes: usize,
 }
 
-/// Asks `/readyz` of the admin endpoint at this address.
-///
-/// # Errors
-/// A silent endpoint, or the conditions that are not met.
+/// The error names a silent endpoint, or the conditions that are not met.
 pub(crate) fn healthcheck(listen: &Listen) -> Result<(), Fault> {
     let Listen::At(address) = listen else {
         return Err(Fault::new(&NOT_READY, "[admin] listen is \"\": there is no endpoint to ask"));
@@ -59,7 +55,6 @@ pub fn ask(address: &HostPort, path: &str) -> std::io::Result<(u16, String)> {
     Ok((status, body.to_owned()))
 }
 
-/// Reads to the end, within the bounds.
 fn read_within(stream: &mut TcpStream, bounds: Bounds) -> std::io::Result<String> {
     let end = Instant::now() + bounds.time;
     let late = |time: Duration| Err(Error::other(format!("the answer takes longer than {time:?}")));

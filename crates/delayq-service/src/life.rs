@@ -197,7 +197,6 @@ where
     lived.await.unwrap_or_else(|fault| logged(&fault))
 }
 
-/// Checks the readiness of the process with this configuration.
 fn health<S: Service>(source: &Source) -> Result<(), Fault> {
     let config = load::<S::Config>(source, &Environment::of_process())?.config;
     healthcheck(&config.admin().listen)

@@ -18,7 +18,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
-/// The state of a line that is a dead letter.
 const DEAD: &str = "dead";
 
 #[derive(Deserialize)]
@@ -79,7 +78,6 @@ struct Written<'l> {
     reason: Option<&'l str>,
 }
 
-/// Whose clock and zone a time without an offset means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Clock {
     /// Those of this machine.

@@ -31,7 +31,7 @@ struct Seen {
 // === impl Repeats ===
 
 impl Repeats {
-    /// Logs the number of suppressed lines per location since the last call.
+    /// Counts since the last call.
     pub(crate) fn report(&self) {
         let left_out: Vec<_> = self
             .lock()
@@ -49,7 +49,6 @@ impl Repeats {
         }
     }
 
-    /// True if a line of this location may be shown now.
     fn shows(&self, place: &'static Metadata<'static>, now: Instant) -> bool {
         let mut all = self.lock();
         let seen = all.entry(place.callsite()).or_insert(Seen { place, since: now, shown: 0, left_out: 0 });

@@ -51,7 +51,6 @@ struct Names {
     by_number: BTreeMap<u64, String>,
 }
 
-/// The end of a task.
 #[derive(Debug)]
 struct Ended {
     name: String,

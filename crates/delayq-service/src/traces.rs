@@ -63,10 +63,9 @@ struct Queue {
     _end: Arc<DropGuard>,
 }
 
-/// The process's own attributes, by the names of OpenTelemetry.
+/// By the names of OpenTelemetry.
 type Own<'o> = [(&'static str, &'o str); 3];
 
-/// Number of spans by outcome.
 #[derive(Clone, Debug)]
 struct Counts(Family<OfOutcome, Counter>);
 

@@ -26,7 +26,6 @@ use delayq::{Due, UnixMillis};
 use jiff::Timestamp;
 use std::time::Duration;
 
-/// The advice in an error about an invalid time.
 const WRITE: &str = "write RFC 3339 (2026-12-24T18:00:00+01:00), +30m, now, milliseconds since the epoch, or \
                      [today|tomorrow|monday|2026-12-24] 09:00 [Europe/Berlin]";
 const WRITE_ANYWHERE: &str =

@@ -25,7 +25,6 @@ const ROUND_TRIP_MS: i64 = 500;
 /// Maximum number of boots that are kept.
 const BOOTS: u32 = 16;
 
-/// A point in time by both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
     pub(crate) wall: UnixMillis,
@@ -46,14 +45,12 @@ pub struct Heard {
     pub(crate) redis_ms: i64,
 }
 
-/// The present moment, and the time of Redis's clock at each boot.
 #[derive(Clone, Debug)]
 pub(crate) struct Clocks {
     pub(crate) now: Moment,
     redis_ms: HashMap<i64, i64>,
 }
 
-/// This host's time; 0 before the epoch.
 #[allow(clippy::disallowed_methods, reason = "the one place of this crate that reads the host's clock")]
 pub(crate) fn now() -> UnixMillis {
     SystemTime::now().into()
@@ -94,7 +91,7 @@ impl Asked {
 // === impl Clocks ===
 
 impl Clocks {
-    /// Reads the notes; `heard` takes precedence.
+    /// `heard` takes precedence.
     pub(crate) fn read(connection: &Connection, heard: Option<Heard>) -> rusqlite::Result<Self> {
         let mut read = connection.prepare_cached("SELECT boot, redis_ms FROM clocks")?;
         let rows = read.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -103,7 +100,7 @@ impl Clocks {
         Ok(Self { now: Moment::now(), redis_ms: rows.flatten().chain(heard).collect() })
     }
 
-    /// By how many milliseconds the wall clock was set between an earlier moment and now; 0 where nothing is known of it.
+    /// In milliseconds; 0 where nothing is known of the earlier moment.
     pub(crate) fn set_since(&self, earlier: &Moment) -> i64 {
         // A time of 0 could not be read.
         if self.now.boot == 0 || earlier.boot == 0 || earlier.wall.get() == 0 {
@@ -114,7 +111,7 @@ impl Clocks {
         if set_ms.unsigned_abs() > NOISE_MS { set_ms } else { 0 }
     }
 
-    /// Returns the time since a moment, at most; `None`: unknown.
+    /// An upper bound; `None`: unknown.
     fn passed_since(&self, earlier: &Moment) -> Option<i64> {
         if self.now.boot == earlier.boot {
             return Some(self.now.up_ms.saturating_sub(earlier.up_ms));
@@ -125,7 +122,7 @@ impl Clocks {
     }
 }
 
-/// Notes the time of Redis's clock at a boot, unless it is noted already.
+/// Keeps an earlier note.
 pub(crate) fn note(connection: &Connection, heard: Heard) -> rusqlite::Result<()> {
     let known = "SELECT 1 FROM clocks WHERE boot = ? AND abs(redis_ms - ?) <= ?";
     if connection.prepare_cached(known)?.exists(params![heard.boot, heard.redis_ms, ROUND_TRIP_MS])? {

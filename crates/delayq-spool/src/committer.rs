@@ -20,15 +20,14 @@ const COMMIT_BYTES: usize = 16 * 1024 * 1024;
 /// Maximum times that a commit looks in vain for a caller on the way: some microseconds.
 const LOOKS: u32 = 32;
 
-/// Records that a caller appends together.
 pub(crate) struct Append {
     pub(crate) rows: Rows,
-    /// Only the records that must not overtake a waiting one.
+    /// Appends only records that must not overtake a waiting record.
     pub(crate) only_behind: bool,
     pub(crate) answer: oneshot::Sender<Answers>,
 }
 
-/// For each record of an append: true if appended, or the reason of the refusal.
+/// True if appended.
 pub(crate) type Answers = Vec<Result<bool, SpoolError>>;
 
 pub(crate) struct Committer {
@@ -43,7 +42,6 @@ pub(crate) struct Committer {
     _shared: Lock,
 }
 
-/// The bytes that are left.
 struct Room {
     left: u64,
     max_bytes: u64,
@@ -52,7 +50,7 @@ struct Room {
 // === impl Append ===
 
 impl Append {
-    /// True if any row is to be appended, by the records that wait now.
+    /// Compared with the records that wait now.
     fn has_work(&self, known: &Known<'_>) -> rusqlite::Result<bool> {
         for row in self.rows.iter() {
             if self.wants(row, known, &Chosen::new(false))? {
@@ -62,7 +60,7 @@ impl Append {
         Ok(false)
     }
 
-    /// Chooses the rows that are wanted, as far as there is room.
+    /// As far as there is room.
     fn choose<'a>(
         &'a self,
         known: &Known<'_>,
@@ -115,7 +113,7 @@ impl Committer {
         Ok(Self { connection, dir, path, identity, max_bytes, flag, keys: Keys::default(), _shared: shared })
     }
 
-    /// Opens the folder again if other files took the place of the open ones.
+    /// Other files may have taken the place of the open ones.
     fn follow_folder(&mut self) -> Result<(), SpoolError> {
         let Err(moved) = self.identity.check() else { return Ok(()) };
         tracing::error!("{moved}");
@@ -131,7 +129,7 @@ impl Committer {
         &self.flag
     }
 
-    /// Runs until the last [`crate::SpoolWriter`] is dropped and all accepted records are written.
+    /// Ends when the last [`crate::SpoolWriter`] is dropped and all accepted records are written.
     pub(crate) fn run(mut self, mut queue: mpsc::Receiver<Append>) {
         let mut usual = 0;
         while let Some(first) = queue.blocking_recv() {
@@ -242,13 +240,12 @@ fn begin(connection: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
 // === impl Room ===
 
 impl Room {
-    /// The bytes left within a transaction, which excludes other writers.
+    /// Within a transaction, which excludes other writers.
     fn of(transaction: &Transaction<'_>, path: &Path, max_bytes: u64) -> Result<Self, SpoolError> {
         let used = file::used_bytes(transaction, path)?;
         Ok(Self { left: max_bytes.saturating_sub(used), max_bytes })
     }
 
-    /// Takes the bytes of a row, if there is room.
     fn take(&mut self, row: &Row) -> Result<(), SpoolError> {
         match self.left.checked_sub(row.cost()) {
             Some(left) => self.left = left,

@@ -22,9 +22,8 @@ use delayq_core::time::{Shift, UnixMillis};
 use delayq_core::verbs::reschedule::Reschedule;
 use std::time::Duration;
 
-/// The format of a write of one message.
 const OF_MESSAGE: u8 = 1;
-/// The format of a change of a group, and the newest that this version reads.
+/// The newest format that this version reads.
 const OF_GROUP: u8 = 2;
 
 const UNKNOWN: u8 = 1;
@@ -47,7 +46,7 @@ pub enum RecordError {
 
 struct Reader<'a>(&'a [u8]);
 
-/// Checks for values that the stored form cannot hold.
+/// Finds values that the stored form cannot hold.
 pub(crate) fn check(record: &SpoolRecord) -> Result<(), MessageError> {
     match &record.action {
         SpoolAction::Put(message) => message.check(MAX_PAYLOAD_BYTES),
@@ -55,7 +54,6 @@ pub(crate) fn check(record: &SpoolRecord) -> Result<(), MessageError> {
     }
 }
 
-/// The stored form.
 pub(crate) fn encode(record: &AnyRecord) -> Vec<u8> {
     let mut out = Vec::new();
     match record {
@@ -65,7 +63,6 @@ pub(crate) fn encode(record: &AnyRecord) -> Vec<u8> {
     out
 }
 
-/// Appends the stored form of a change of a group.
 pub(crate) fn encode_group(record: &GroupRecord, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend([OF_GROUP, 0, 0, 0, 0]);
@@ -84,7 +81,6 @@ pub(crate) fn encode_group(record: &GroupRecord, out: &mut Vec<u8>) {
     seal(&mut out[start..]);
 }
 
-/// Appends the stored form of a write of one message.
 pub(crate) fn encode_message(record: &SpoolRecord, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend([OF_MESSAGE, 0, 0, 0, 0]);
@@ -114,13 +110,11 @@ pub(crate) fn encode_message(record: &SpoolRecord, out: &mut Vec<u8>) {
     seal(&mut out[start..]);
 }
 
-/// Sets the checksum of a record.
 fn seal(record: &mut [u8]) {
     let crc = crc32fast::hash(&record[5..]);
     record[1..5].copy_from_slice(&crc.to_be_bytes());
 }
 
-/// Reads the stored form.
 pub(crate) fn decode(bytes: &[u8]) -> Result<AnyRecord, RecordError> {
     let mut input = Reader(bytes);
     let format = match input.byte()? {

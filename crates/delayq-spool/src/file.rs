@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-/// The database, in the spool's folder.
 pub(crate) const NAME: &str = "spool.db";
 
 /// `dqsp`: distinguishes a spool from any other SQLite database.
@@ -64,10 +63,9 @@ const SCHEMA: &str = "
     PRAGMA user_version = 1;
 ";
 
-/// The last number that was given to a record.
 pub(crate) const ISSUED: &str = "SELECT seq FROM sqlite_sequence WHERE name = 'waiting'";
 
-/// Opens the database of a folder, and creates both if they are missing.
+/// Creates both the folder and the database if missing.
 pub(crate) fn open(dir: &Path) -> Result<Connection, SpoolError> {
     make_folder(dir)?;
     let path = dir.join(NAME);
@@ -108,19 +106,19 @@ fn connect(dir: &Path, path: &Path) -> Result<Connection, SpoolError> {
     Ok(connection)
 }
 
-/// Waits for another process's transaction; false: for too long.
+/// False after too long a wait.
 fn wait_for_lock(tries: i32) -> bool {
     thread::sleep(Duration::from_millis(PAUSE_MS.min(tries.unsigned_abs().into())));
     tries < TRIES
 }
 
-/// Locks the folder itself until the file is dropped.
+/// Until the file is dropped.
 fn lock_folder(dir: &Path) -> Result<File, SpoolError> {
     let folder = File::open(dir).and_then(|folder| folder.lock().map(|()| folder));
     folder.map_err(|error| SpoolError::folder(dir, &error))
 }
 
-/// Renames the log of a database that was deleted: a new database would use the pages in the log.
+/// A new database would use the pages in the log of a deleted database.
 fn set_orphans_aside(dir: &Path) -> Result<(), SpoolError> {
     let stamp = clock::now().get();
     for log in ["-wal", "-shm"] {
@@ -136,12 +134,11 @@ fn set_orphans_aside(dir: &Path) -> Result<(), SpoolError> {
     Ok(())
 }
 
-/// True if a folder has a spool, or an unfinished salvage.
+/// Counts an unfinished salvage too.
 pub(crate) fn is_there(dir: &Path) -> bool {
     dir.join(NAME).exists() || salvaged(dir).is_ok_and(|half| !half.is_empty())
 }
 
-/// The folders of unfinished salvages.
 pub(crate) fn salvaged(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     let folders = fs::read_dir(dir)?.map(|entry| entry.map(|entry| entry.path()));
     let folders: Vec<PathBuf> = folders.collect::<Result<_, _>>()?;
@@ -150,7 +147,7 @@ pub(crate) fn salvaged(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(folders.into_iter().filter(is_one).collect())
 }
 
-/// Whether the tables are there; false for an empty database.
+/// False for an empty database.
 fn is_spool(connection: &Connection, path: &Path) -> Result<bool, SpoolError> {
     let number = |pragma: &str| {
         let read = connection.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, i64>(0));
@@ -169,19 +166,18 @@ fn is_spool(connection: &Connection, path: &Path) -> Result<bool, SpoolError> {
     }
 }
 
-/// The last number that was given to a record; 0: none was.
+/// 0 before the first record.
 pub(crate) fn issued(connection: &Connection) -> rusqlite::Result<u64> {
     let issued = connection.query_row(ISSUED, [], |row| row.get(0)).optional();
     issued.map(Option::unwrap_or_default)
 }
 
-/// Makes later records begin behind this number.
 pub(crate) fn issue(change: &Transaction<'_>, last: u64) -> rusqlite::Result<()> {
     change.execute("DELETE FROM sqlite_sequence WHERE name = 'waiting'", [])?;
     change.execute("INSERT INTO sqlite_sequence VALUES ('waiting', ?)", [last]).map(drop)
 }
 
-/// True if a file can be opened as a spool, and every page can be read.
+/// Every page can be read.
 pub(crate) fn is_sound(path: &Path) -> Result<bool, SpoolError> {
     let checked = Connection::open(path).map_err(|error| SpoolError::of(path, &error)).and_then(|found| {
         let damage = damage(&found).map_err(|error| SpoolError::of(path, &error))?;
@@ -193,7 +189,6 @@ pub(crate) fn is_sound(path: &Path) -> Result<bool, SpoolError> {
     }
 }
 
-/// The damage of a database's pages, if there is any.
 pub(crate) fn damage(connection: &Connection) -> rusqlite::Result<Option<String>> {
     match connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0)) {
         Ok(found) if found == "ok" => Ok(None),
@@ -227,7 +222,7 @@ pub(crate) fn used_bytes(connection: &Connection, path: &Path) -> Result<u64, Sp
     Ok(pages * number("page_size")? + log)
 }
 
-/// Moves the log into the database and empties the log, unless other readers or writers still need the log.
+/// Unless other readers or writers still need the log.
 pub(crate) fn empty_log(connection: &Connection, path: &Path) -> Result<(), SpoolError> {
     let done = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).optional();
     done.map(drop).map_err(|error| SpoolError::of(path, &error))
@@ -237,7 +232,7 @@ pub(crate) fn log_of(path: &Path) -> PathBuf {
     path.with_file_name(format!("{NAME}-wal"))
 }
 
-/// Opens a file beside the database, and creates both the folder and the file if they are missing.
+/// Creates both the folder and the file if missing.
 pub(crate) fn open_beside(dir: &Path, name: &str) -> Result<(File, PathBuf), SpoolError> {
     make_folder(dir)?;
     let path = dir.join(name);

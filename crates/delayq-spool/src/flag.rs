@@ -30,13 +30,12 @@ pub(crate) struct Flag {
 // === impl Flag ===
 
 impl Flag {
-    /// Opens the flag of a folder.
     pub(crate) fn open(dir: &Path) -> Result<Self, SpoolError> {
         let (file, path) = file::open_beside(dir, NAME)?;
         Ok(Self { file: Arc::new(RwLock::new(file)), path })
     }
 
-    /// Opens that of the folder again, for all clones.
+    /// For all clones.
     pub(crate) fn reopen(&self, dir: &Path) -> Result<(), SpoolError> {
         let (file, _) = file::open_beside(dir, NAME)?;
         *self.file.write().unwrap_or_else(PoisonError::into_inner) = file;
@@ -47,7 +46,6 @@ impl Flag {
         self.file.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if a record may wait.
     pub(crate) fn is_set(&self) -> bool {
         let mut byte = [0];
         match self.file().read_at(&mut byte, 0) {
@@ -57,7 +55,7 @@ impl Flag {
         }
     }
 
-    /// Sets it; to be called within a transaction that appends.
+    /// To be called within a transaction that appends.
     pub(crate) fn set(&self) -> Result<(), SpoolError> {
         // The caller's transaction keeps others from clearing the flag meanwhile.
         if self.is_set() { Ok(()) } else { self.write(*b"1") }
@@ -83,7 +81,6 @@ impl Flag {
         let _ = self.file().write_all_at(&[number, number].concat(), 1);
     }
 
-    /// The last number that was noted.
     pub(crate) fn last(&self) -> Option<u64> {
         let mut numbers = [[0; 8]; 2];
         self.file().read_exact_at(numbers.as_flattened_mut(), 1).ok()?;

@@ -9,13 +9,11 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The database, the log, the index of the log, and the other files.
 const NAMES: [&str; 5] = [file::NAME, "spool.db-wal", "spool.db-shm", "waiting.flag", "users.lock"];
 
 /// Device and inode; `None`: there is none.
 type Id = Option<(u64, u64)>;
 
-/// The files of a folder at the time of opening.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     dir: PathBuf,
@@ -26,14 +24,10 @@ pub(crate) struct Identity {
 // === impl Identity ===
 
 impl Identity {
-    /// The identity of the present files.
     pub(crate) fn of(dir: &Path) -> Self {
         Self { dir: dir.to_owned(), folder: id(dir), files: NAMES.map(|name| id(&dir.join(name))) }
     }
 
-    /// Checks that the folder still has these files.
-    ///
-    /// # Errors
     /// [`SpoolError::Moved`] names the first changed file.
     pub(crate) fn check(&self) -> Result<(), SpoolError> {
         let now = Self::of(&self.dir);

@@ -20,16 +20,14 @@ const AGAIN: &str = "SELECT 1 FROM waiting_again WHERE key = ?";
 pub(crate) struct Keys {
     /// Sorted entries, by the upper bits of the record numbers.
     parts: BTreeMap<i64, Vec<i64>>,
-    /// The last number that was read.
     read: i64,
-    /// The part that was looked at last.
     looked: i64,
 }
 
 // === impl Keys ===
 
 impl Keys {
-    /// Reads the keys of records appended since the last call.
+    /// Continues after the last record read.
     pub(crate) fn read_on(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let mut select =
             connection.prepare_cached("SELECT seq, key FROM waiting WHERE seq > ? ORDER BY seq")?;
@@ -59,7 +57,7 @@ impl Keys {
         Ok(())
     }
 
-    /// True if a record of a key waits that was appended before the last [`Self::read_on`].
+    /// Only for records appended before the last [`Self::read_on`].
     pub(crate) fn waits(&self, connection: &Connection, key: i64) -> rusqlite::Result<bool> {
         let mut waits = connection.prepare_cached("SELECT 1 FROM waiting WHERE seq = ? AND key = ?")?;
         for (part, entries) in &self.parts {

@@ -13,12 +13,11 @@ pub(crate) struct Lock(File);
 // === impl Lock ===
 
 impl Lock {
-    /// Locks the folder in shared mode, as all users do; a salvage locks exclusively.
+    /// All users lock the folder in shared mode; a salvage locks exclusively.
     pub(crate) fn share(dir: &Path) -> Result<Self, SpoolError> {
         Self::of_users(dir, File::try_lock_shared)
     }
 
-    /// Locks the folder exclusively.
     pub(crate) fn have_alone(dir: &Path) -> Result<Self, SpoolError> {
         Self::of_users(dir, File::try_lock)
     }
@@ -32,7 +31,6 @@ impl Lock {
         }
     }
 
-    /// Takes the compensator's lease.
     pub(crate) fn lease(dir: &Path, holder: &str) -> Result<Self, SpoolError> {
         let mut file = open(dir, "compensator.lock")?;
         let of = |error: std::io::Error| SpoolError::folder(dir, &error);

@@ -32,7 +32,6 @@ pub struct SpoolReader {
     dir: PathBuf,
     path: PathBuf,
     identity: Identity,
-    /// The time of Redis's clock at this boot.
     heard: Option<Heard>,
     seen: i64,
     /// The last cause of which records were tried again.

@@ -11,7 +11,6 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// The size of all pages.
 const PAGE_BYTES: u64 = 4096;
 type Head = [u8; PAGE_BYTES as usize];
 /// The first bytes of every database of SQLite.
@@ -20,18 +19,16 @@ const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 const PAGES_AT: usize = 28;
 const FREE_AT: usize = 32;
 
-/// A copy that can be read.
 pub(crate) struct Copy {
     pub(crate) path: PathBuf,
     pub(crate) connection: Connection,
-    /// The first page is from a new spool.
     pub(crate) is_headless: bool,
 }
 
 // === impl Copy ===
 
 impl Copy {
-    /// Copies a database and the log into a new folder, and repairs the copies.
+    /// Includes the log, and repairs the copies.
     pub(crate) fn of(original: &Path, folder: &Path) -> Result<Self, SpoolError> {
         let of = |error: io::Error| SpoolError::folder(folder, &error);
         let head = head_of_a_new_spool(&folder.join("new"))?;
@@ -57,7 +54,7 @@ fn head_of_a_new_spool(folder: &Path) -> Result<Head, SpoolError> {
     Ok(head)
 }
 
-/// Repairs the first page and the length of a file. Returns true if the first page was replaced.
+/// Returns true if the first page was replaced.
 fn mend(path: &Path, mut new: Head) -> io::Result<bool> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     let (length, mut head) = (file.metadata()?.len(), [0; PAGE_BYTES as usize]);
@@ -80,12 +77,11 @@ fn whole(bytes: u64) -> u64 {
     bytes.next_multiple_of(PAGE_BYTES)
 }
 
-/// The number of pages that a header says.
+/// By the header.
 fn pages(head: &Head) -> u32 {
     u32::from_be_bytes([PAGES_AT, PAGES_AT + 1, PAGES_AT + 2, PAGES_AT + 3].map(|at| head[at]))
 }
 
-/// True if the first page leads to the tables.
 fn has_tables(path: &Path) -> bool {
     let tables = "SELECT count(*) FROM sqlite_schema WHERE name IN ('waiting', 'rejected', 'books')";
     let counted = Connection::open(path).and_then(|found| {

@@ -30,7 +30,6 @@ const ANY_GROUP: i64 = 0;
 /// The key in `waiting_group` of a change of a group.
 const CHANGE: i64 = 1;
 
-/// Records that are to be appended together.
 #[derive(Default)]
 pub(crate) struct Rows {
     rows: Vec<Row>,
@@ -38,7 +37,6 @@ pub(crate) struct Rows {
     bytes: Vec<u8>,
 }
 
-/// A record that is to be appended.
 pub(crate) struct Row {
     keys: Keys,
     /// The place of the bytes, or why the record cannot be encoded.
@@ -125,12 +123,10 @@ impl Rows {
         self.rows.len()
     }
 
-    /// The bytes of a row.
     pub(crate) fn body(&self, row: &Row) -> Result<&[u8], SpoolError> {
         row.body.as_ref().map(|place| &self.bytes[place.clone()]).map_err(Clone::clone)
     }
 
-    /// The bytes of all rows.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.len()
     }
@@ -178,7 +174,7 @@ impl<'r> Chosen<'r> {
         self.rows.len()
     }
 
-    /// Appends all rows, and returns the last number.
+    /// Returns the last number.
     pub(crate) fn append(&self, transaction: &Transaction<'_>, now: Moment) -> rusqlite::Result<i64> {
         let (mut left, mut last) = (&self.rows[..], 0);
         while let Some(count) = TOGETHER.into_iter().find(|count| *count <= left.len()) {
@@ -256,7 +252,6 @@ impl Keys {
         }
     }
 
-    /// The key for `waiting_group`.
     fn noted(&self) -> Option<i64> {
         match self.of {
             Of::Message => None,
@@ -266,7 +261,6 @@ impl Keys {
         }
     }
 
-    /// Notes of which group a waiting record is.
     fn note(&self, transaction: &Transaction<'_>, seq: i64) -> rusqlite::Result<()> {
         let Some(noted) = self.noted() else { return Ok(()) };
         let sql = "INSERT OR REPLACE INTO waiting_group (seq, key) VALUES (?, ?)";
@@ -274,7 +268,6 @@ impl Keys {
     }
 }
 
-/// Notes of which group a waiting record is.
 pub(crate) fn note_group(
     transaction: &Transaction<'_>,
     seq: u64,
@@ -291,7 +284,6 @@ pub(crate) fn rests(connection: &Connection, record: &AnyRecord) -> rusqlite::Re
     Keys::of(record).is_behind(any(by), any(by_group))
 }
 
-/// Tells causes apart.
 pub(crate) fn cause_of(why: &str) -> i64 {
     first_8_bytes(Sha256::new().chain_update(why))
 }

@@ -45,19 +45,16 @@ pub struct Salvaged {
     pub aside: PathBuf,
 }
 
-/// The readable content of a file.
 struct Readable {
     waiting: Vec<RawRow>,
     rejected: Vec<RawRow>,
-    /// Redis's time at each boot, as far as readable: see `clock`.
+    /// As far as readable: see `clock`.
     clocks: Vec<Heard>,
     lost: Option<u64>,
     lost_numbers: Vec<u64>,
-    /// The last number that was given.
     issued: u64,
 }
 
-/// A row's columns, unchanged.
 type RawRow = Vec<Value>;
 
 /// Recovers the readable records of a damaged spool. The damaged file is kept as `spool.db.damaged-<ms>`, and a new file
@@ -114,7 +111,6 @@ fn undo(dir: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The name of a damaged spool's file after the replacement.
 fn aside(dir: &Path, name: &str, stamp: &str) -> PathBuf {
     let log = name.trim_start_matches(file::NAME);
     dir.join(format!("{}.damaged-{stamp}{log}", file::NAME))
@@ -131,7 +127,7 @@ fn remove(folder: &Path) -> std::io::Result<()> {
 // === impl Readable ===
 
 impl Readable {
-    /// Reads a copy; `witness` is the last number that a process noted after its commit.
+    /// `witness` is the last number that a process noted after its commit.
     fn of(copy: &Copy, witness: Option<u64>) -> Result<Self, SpoolError> {
         let Copy { path, connection, is_headless } = copy;
         let of = |error: rusqlite::Error| SpoolError::of(path, &error);
@@ -181,7 +177,7 @@ impl Readable {
     }
 }
 
-/// Reads a table from row to row; behind a broken page, continues with the next readable number.
+/// Behind a broken page, continues with the next readable number.
 fn rows(connection: &Connection, (table, columns): (&str, &str), last: u64) -> rusqlite::Result<Vec<RawRow>> {
     let sql = format!("SELECT {columns} FROM {table} NOT INDEXED WHERE seq > ? ORDER BY seq LIMIT 1");
     let mut next = connection.prepare(&sql)?;
@@ -217,7 +213,6 @@ fn missing(found: &BTreeSet<u64>, issued: u64, lost: Option<u64>) -> Vec<u64> {
     }
 }
 
-/// True if a row's bytes are a record.
 fn is_record(row: &RawRow) -> bool {
     matches!(row.last(), Some(Value::Blob(body)) if encoding::decode(body).is_ok())
 }

@@ -19,7 +19,6 @@ const OVERTAKE: &str = "UPDATE rejected SET overtaken = 1 WHERE overtaken = 0 AN
     UNION ALL SELECT r.seq FROM waiting_group w JOIN rejected r ON r.key = w.key
         WHERE w.seq BETWEEN ?1 AND ?2 AND r.seq < w.seq)";
 
-/// Notes that a waiting record rests.
 const LET_REST: &str = "INSERT OR REPLACE INTO resting (seq, key, group_key, cause)
     SELECT seq, key, (SELECT key FROM waiting_group g WHERE g.seq = w.seq), ? FROM waiting w WHERE seq = ?";
 
@@ -63,7 +62,7 @@ impl Settled {
     }
 }
 
-/// Deletes the waiting records from one number to another. Returns how many there were.
+/// Returns how many there were.
 pub(crate) fn no_longer_waits(change: &Transaction<'_>, first: u64, last: u64) -> rusqlite::Result<usize> {
     let delete = |table| {
         let sql = format!("DELETE FROM {table} WHERE seq BETWEEN ? AND ?");

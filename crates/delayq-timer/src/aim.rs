@@ -30,7 +30,6 @@ const LONGEST_WAKE_US: f64 = 100.0;
 /// Maximum time to an alarm; a later due time is aimed at again then.
 const FAR: Duration = Duration::from_secs(3600);
 
-/// Estimates of the network delay to one Redis and of its clock.
 #[derive(Clone, Debug)]
 pub(crate) struct Aim {
     origin: Instant,
@@ -40,7 +39,7 @@ pub(crate) struct Aim {
     wake: Option<Quantile>,
 }
 
-/// A length that a given share of the samples undercuts, followed over time.
+/// Follows, over time, the length that a given share of the samples undercuts.
 #[derive(Clone, Copy, Debug)]
 struct Quantile {
     part: f64,
@@ -50,7 +49,7 @@ struct Quantile {
     at: Instant,
 }
 
-/// The moments to wake and to send for a due time.
+/// The moments to act on a due time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shot {
     /// When the alarm has to go off; now if the time has passed.
@@ -62,7 +61,6 @@ pub(crate) struct Shot {
 // === impl Shot ===
 
 impl Shot {
-    /// Wakes and sends at the same moment.
     pub(crate) const fn at(at: Instant) -> Self {
         Self { wake: at, send: at }
     }
@@ -71,12 +69,12 @@ impl Shot {
 // === impl Aim ===
 
 impl Aim {
-    /// Starts without samples; `now` is any moment of the local clock.
+    /// `now` is any moment of the local clock.
     pub(crate) fn new(now: Instant) -> Self {
         Self { origin: now, base_us: 0, ahead: None, wake: None }
     }
 
-    /// Records that a call sent at `sent` ran when Redis's clock read `ran`.
+    /// Redis's clock read `ran` during a call that was sent at `sent`.
     pub(crate) fn ran(&mut self, sent: Instant, ran: UnixMicros) {
         let whole = i64::try_from(ran.0).unwrap_or(i64::MAX) - self.local_us(sent);
         let sample = (whole - self.base_us) as f64;
@@ -89,14 +87,13 @@ impl Aim {
         }
     }
 
-    /// Records a call of another kind, but only as the first sample.
+    /// As [`Self::ran`], for a call of another kind, and only as the first sample.
     pub(crate) fn ran_otherwise(&mut self, sent: Instant, ran: UnixMicros) {
         if self.ahead.is_none() {
             self.ran(sent, ran);
         }
     }
 
-    /// Records that an alarm set to `aimed` woke the loop at `woken`.
     pub(crate) fn woke(&mut self, aimed: Instant, woken: Instant) {
         let late = woken.saturating_duration_since(aimed).as_secs_f64() * 1e6;
         match &mut self.wake {
@@ -105,17 +102,17 @@ impl Aim {
         }
     }
 
-    /// Redis's clock, in µs, when a call sent at `now` will run; `None` before the first answer.
+    /// In µs, when a call sent at `now` will run; `None` before the first answer.
     pub(crate) fn reach_us(&self, now: Instant) -> Option<i64> {
         Some(self.local_us(now) + self.base_us + self.ahead?.us.floor() as i64)
     }
 
-    /// Returns true if a call sent at `now` runs at or after `due`. Before the first answer every call is worth a try.
+    /// True if a call sent at `now` runs at or after `due`. Before the first answer every call is worth a try.
     pub(crate) fn finds(&self, now: Instant, due: UnixMillis) -> bool {
         self.reach_us(now).is_none_or(|reach| reach + TOLERANCE_US as i64 >= due_us(due))
     }
 
-    /// The moments to wake and to send for `due`: at once before the first answer.
+    /// At once before the first answer.
     pub(crate) fn shot(&self, due: UnixMillis, now: Instant) -> Shot {
         let Some(reach) = self.reach_us(now) else { return Shot { wake: now, send: now } };
         let wait =
@@ -167,7 +164,7 @@ mod tests {
         Duration::from_micros(n)
     }
 
-    /// Redis's clock when the local clock reads `start + after`: the due time comes 10 ms after `start`.
+    /// The due time comes 10 ms after `start`.
     fn redis(after: u64) -> UnixMicros {
         UnixMicros(DUE.get() * 1000 - 10_000 + after)
     }

@@ -11,7 +11,7 @@ use std::io;
 use std::time::{Duration, Instant};
 use tokio::io::unix::AsyncFd;
 
-/// An alarm. Belongs to the runtime that started the alarm.
+/// Belongs to the runtime that started the alarm.
 #[derive(Debug)]
 pub(crate) struct Alarm {
     timer: AsyncFd<OwnedFd>,
@@ -21,10 +21,7 @@ pub(crate) struct Alarm {
 // === impl Alarm ===
 
 impl Alarm {
-    /// Creates an alarm that is not set.
-    ///
-    /// # Errors
-    /// The system has no timer to give.
+    /// The alarm is not set yet. Fails if the system has no timer to give.
     pub(crate) fn start() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
@@ -36,8 +33,8 @@ impl Alarm {
         Ok(Self { timer, set: None })
     }
 
-    /// Returns at `at`, or later. For a moment in the past, lets the runtime do all other work first. Cancel safe: the
-    /// next wait sets the alarm again.
+    /// Returns at `at`, or later. For a moment in the past, lets the runtime do all other work first. Cancel
+    /// safe: the next wait sets the alarm again.
     pub(crate) async fn wait_until(&mut self, at: Instant) {
         if at <= Instant::now() {
             return tokio::task::yield_now().await;
@@ -71,7 +68,6 @@ impl Alarm {
     }
 }
 
-/// A single ring after `left`.
 fn once(left: Duration) -> Itimerspec {
     let value = Timespec {
         tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),

@@ -38,7 +38,6 @@ where
     Ok(output.expect("what runs apart ends by itself, unless it panicked"))
 }
 
-/// Requests the stop when dropped.
 struct Stop(Shutdown);
 
 // === impl Stop ===

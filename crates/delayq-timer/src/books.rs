@@ -13,16 +13,14 @@ const EVERY: Duration = Duration::from_secs(240);
 /// Shards asked at once: a topic costs Redis 4 µs for each hour in which messages are due, and a call checks 16.
 const AT_ONCE: usize = 1;
 
-/// The position in each shard, and the findings.
 #[derive(Clone, Debug)]
 pub(crate) struct Books {
     rota: Rota,
-    /// Position in each shard at which the next page begins, unless that is the beginning.
+    /// Unless the next page begins at the start.
     at: BTreeMap<ShardId, BooksAt>,
     /// Topics whose books did not balance at the last check: the difference in messages, and true if the topic was seen
     /// in this round over its shard's topics.
     wrong: BTreeMap<(ShardId, Topic), (u64, bool)>,
-    /// True while a shard is being asked.
     asking: bool,
 }
 
@@ -34,12 +32,11 @@ impl Books {
         Self { rota, at: BTreeMap::new(), wrong: BTreeMap::new(), asking: false }
     }
 
-    /// The time of the next question, with this number of shards.
     pub(crate) fn next(&self, shards: usize) -> Instant {
         self.rota.next(shards)
     }
 
-    /// Takes the shard to ask now, if the time has come, and the position to continue at. Answer by `answered`.
+    /// `None` before the next question is due. Answer by `answered`.
     pub(crate) fn take(&mut self, schedule: &Schedule, now: Instant) -> Option<(ShardId, BooksAt)> {
         let shard = self.rota.take(schedule, now).pop()?;
         if std::mem::replace(&mut self.asking, true) {
@@ -48,7 +45,7 @@ impl Books {
         Some((shard, self.at.get(&shard).copied().unwrap_or_default()))
     }
 
-    /// Handles a shard's answer; `None` if the shard did not answer. Returns the topics whose imbalance is new.
+    /// `None` if the shard did not answer. Returns the topics whose imbalance is new.
     pub(crate) fn answered(&mut self, shard: ShardId, found: Option<BooksPage>) -> Vec<Topic> {
         self.asking = false;
         let Some(found) = found else { return Vec::new() };
@@ -74,18 +71,16 @@ impl Books {
         news
     }
 
-    /// Ends a round over a shard's topics: a topic that was not seen no longer exists.
+    /// A topic that was not seen in the round no longer exists.
     fn end_round(&mut self, shard: ShardId) {
         self.wrong.retain(|(of, _), (_, has_come)| *of != shard || std::mem::take(has_come));
     }
 
-    /// Forgets a shard that is no longer owned.
     pub(crate) fn drop(&mut self, shard: ShardId) {
         self.at.remove(&shard);
         self.wrong.retain(|(of, _), _| *of != shard);
     }
 
-    /// The number of messages by which the books are off.
     pub(crate) fn off_by(&self) -> u64 {
         self.wrong.values().map(|(difference, _)| difference).sum()
     }

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 pub(crate) const SHARDS_A_CALL: usize = 64;
 /// Lower than any clock: a pump with this limit moves nothing, and reports the due messages.
 pub(crate) const NO_LATER: UnixMillis = UnixMillis::new(0);
-/// A call to send. A pump moves nothing if Redis's clock reads more than `latest`.
+/// A pump moves nothing if Redis's clock reads more than `latest`.
 pub(crate) enum Call {
     Pump {
         round: Round,
@@ -66,7 +66,6 @@ pub(crate) enum Call {
     Books(ShardId, BooksAt),
 }
 
-/// The answer to a call.
 pub(crate) enum Answer {
     Pumped { round: Round, trip: Trip, reports: Vec<Result<PumpReport, Error>> },
     Claimed { node: NodeId, shards: Vec<ShardId>, trip: Trip, claims: Vec<Result<Claimed, Error>> },
@@ -81,7 +80,6 @@ pub(crate) enum Answer {
     Counted { shard: ShardId, answer: Result<BooksPage, Error> },
 }
 
-/// The times of sending and answering a call, by the local clock.
 #[derive(Clone, Copy)]
 pub(crate) struct Trip {
     pub(crate) sent: Instant,
@@ -99,7 +97,6 @@ pub(crate) struct Calls {
     /// Maximum ids that a rescue moves in a shard.
     batch: u16,
     under_way: FuturesUnordered<Pin<Box<dyn Future<Output = Answer>>>>,
-    /// The number of calls sent so far.
     sent: u64,
     places: Places,
 }
@@ -136,7 +133,7 @@ impl Calls {
         self.sent
     }
 
-    /// The next answer; pending while no call is in flight. Cancel safe.
+    /// Pending while no call is in flight. Cancel safe.
     pub(crate) async fn next(&mut self) -> Answer {
         match self.under_way.next().await {
             Some(answer) => answer,
@@ -155,7 +152,7 @@ impl Calls {
         join_all(shards.chunks(SHARDS_A_CALL).map(give)).await;
     }
 
-    /// Sends a call. `placed` is the version of the places by which its shards have their nodes.
+    /// `placed` is the version of the places by which the call's shards have their nodes.
     pub(crate) fn send(&mut self, call: Call, placed: u64) {
         self.sent += 1;
         let from = (self.places.clone(), placed);
@@ -211,8 +208,7 @@ impl Calls {
     }
 }
 
-/// Probes a node by a shard that need not be owned. If writes are refused, the pump fails and a second call reads the
-/// clock.
+/// The shard need not be owned. If writes are refused, the pump fails and a second call reads the clock.
 async fn probe(redis: Owner, (node, shard): (NodeId, ShardId), from: (Places, u64)) -> Answer {
     let (trip, mut reports) = Trip::of(from.clone(), redis.pump(&[(shard, None)], 1, Some(NO_LATER))).await;
     match reports.remove(0) {
@@ -227,7 +223,7 @@ async fn probe(redis: Owner, (node, shard): (NodeId, ShardId), from: (Places, u6
 // === impl Trip ===
 
 impl Trip {
-    /// Times a call. `placed` is the version of the places by which the call's shards have their nodes.
+    /// `placed` is the version of the places by which the call's shards have their nodes.
     async fn of<T>((places, placed): (Places, u64), call: impl Future<Output = T>) -> (Self, T) {
         let sent = Instant::now();
         let answer = call.await;

@@ -20,7 +20,6 @@ const ON_THE_WAY: Duration = Duration::from_millis(100);
 pub(crate) struct ClockWatch {
     guard: Guard,
     held: BTreeSet<ShardId>,
-    /// Holds and ends of holds in flight.
     sent: BTreeMap<ShardId, bool>,
 }
 
@@ -31,7 +30,6 @@ impl ClockWatch {
         Self { guard, held: BTreeSet::new(), sent: BTreeMap::new() }
     }
 
-    /// The watch of a Redis that takes over from this watch's Redis.
     pub(crate) fn heir(&self) -> Self {
         Self::new(self.guard.heir())
     }
@@ -40,17 +38,16 @@ impl ClockWatch {
         self.guard.is_jumped()
     }
 
-    /// Returns true if any shard is known to be held.
     pub(crate) fn holds_any(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// Returns true if a shard must not be pumped, as far as this timer knows.
+    /// As far as this timer knows.
     pub(crate) fn holds(&self, shard: ShardId) -> bool {
         self.is_jumped() || self.held.contains(&shard)
     }
 
-    /// The latest reading of the clock when a call sent now runs; `None` before the first comparison.
+    /// When a call sent now runs; `None` before the first comparison.
     pub(crate) fn latest(&self, now: Instant) -> Option<UnixMillis> {
         self.guard.latest(now, ON_THE_WAY)
     }
@@ -59,7 +56,6 @@ impl ClockWatch {
         self.guard.compare(Comparison { sent: trip.sent, ran, answered: trip.answered })
     }
 
-    /// Learns from a shard's answer whether the shard is held.
     pub(crate) fn learn(&mut self, shard: ShardId, held: bool) {
         if held {
             self.held.insert(shard);
@@ -68,21 +64,20 @@ impl ClockWatch {
         }
     }
 
-    /// Handles the answer to a hold or to its end. Without success the call is sent again.
+    /// Without success the call is sent again.
     pub(crate) fn settled(&mut self, shard: ShardId, done: bool) {
         if let (Some(on), true) = (self.sent.remove(&shard), done) {
             self.learn(shard, on);
         }
     }
 
-    /// Forgets a shard that is no longer owned, or no longer at this node. Returns true if the shard was known to be
-    /// held.
+    /// Returns true if the shard was known to be held.
     pub(crate) fn drop(&mut self, shard: ShardId) -> bool {
         self.sent.remove(&shard);
         self.held.remove(&shard)
     }
 
-    /// The holds to set or to end now in the shards of this node. Answer each by [`Self::settled`].
+    /// Holds to set or to end in the shards of this node. Answer each by [`Self::settled`].
     pub(crate) fn due(&mut self, schedule: &Schedule, node: NodeId, now: Instant) -> Vec<Call> {
         let on = self.is_jumped();
         if !on && !self.guard.is_proven(now) {
@@ -104,7 +99,6 @@ mod tests {
     const A: ShardId = ShardId::new(1);
     const B: ShardId = ShardId::new(2);
 
-    /// A watch and a schedule of two shards, with a clock that can be set ahead.
     struct Scene {
         watch: ClockWatch,
         schedule: Schedule,
@@ -122,7 +116,7 @@ mod tests {
             scene
         }
 
-        /// Compares at second `at` with a clock that is `ahead` seconds ahead.
+        /// At second `at`, with a clock that is `ahead` seconds ahead.
         fn reads(&mut self, at: u64, ahead: u64) -> Verdict {
             let sent = self.start + Duration::from_secs(at);
             self.watch.compare(
@@ -131,7 +125,7 @@ mod tests {
             )
         }
 
-        /// The shards for which a hold is set or ended.
+        /// True for a hold that is set, false for a hold that ends.
         fn due(&mut self, at: u64) -> Vec<(ShardId, bool)> {
             let calls = self
                 .watch

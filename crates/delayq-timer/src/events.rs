@@ -30,7 +30,7 @@ pub(crate) fn parted(shard: ShardId) {
     tracing::debug!(%shard, "not planned for this timer any more");
 }
 
-/// A new owner of a shard has the epoch `known`.
+/// The new owner has the epoch `known`.
 pub(crate) fn handed_over(metrics: &TimerMetrics, shard: ShardId, known: u64) {
     metrics.handed_over.inc();
     tracing::debug!(%shard, known, "handed over");
@@ -41,13 +41,12 @@ pub(crate) fn locked_out(metrics: &TimerMetrics, shard: ShardId, owner: &str) {
     tracing::error!(%shard, owner, "another timer has the lock: not pumped here");
 }
 
-/// A pump was refused: a newer owner has the epoch `known`.
+/// A newer owner has the epoch `known`.
 pub(crate) fn fenced(metrics: &TimerMetrics, shard: ShardId, epoch: u64, known: u64) {
     metrics.fenced.inc();
     tracing::warn!(%shard, epoch, known, "a newer owner pumps this shard: nothing was moved");
 }
 
-/// The timer's standing with etcd changed.
 pub(crate) fn trust_changed(metrics: &TimerMetrics, trust: Trust) {
     let degraded = matches!(trust, Trust::Degraded { .. });
     metrics.degraded.set(i64::from(degraded));
@@ -69,7 +68,6 @@ pub(crate) fn trust_changed(metrics: &TimerMetrics, trust: Trust) {
     }
 }
 
-/// The fleet in etcd belongs to another deployment.
 pub(crate) fn kept_out(why: &str) {
     tracing::error!(
         code = FOREIGN_FLEET.id,
@@ -156,7 +154,6 @@ pub(crate) fn moving(metrics: &TimerMetrics) {
     tracing::info!("what is due moves again");
 }
 
-/// A long overdue shard of another timer was pumped here.
 pub(crate) fn rescued(metrics: &TimerMetrics, shard: ShardId, moved: u64) {
     metrics.rescued.inc_by(moved);
     tracing::warn!(%shard, moved, "nobody pumped this shard for 10 s: pumped here");
@@ -166,7 +163,7 @@ pub(crate) fn blocked(shard: ShardId, blocked: u64) {
     tracing::error!(%shard, blocked, "a key of the wrong type, or a denied command, keeps messages from being moved");
 }
 
-/// A shard forgot an unused topic; `is_news`: this timer has not reported the topic yet.
+/// `is_news`: this timer has not reported the topic yet.
 pub(crate) fn topic_forgotten(metrics: &TimerMetrics, topic: &Topic, shard: ShardId, is_news: bool) {
     metrics.topics_forgotten.inc();
     if is_news {
@@ -176,7 +173,6 @@ pub(crate) fn topic_forgotten(metrics: &TimerMetrics, topic: &Topic, shard: Shar
     }
 }
 
-/// A topic's books stopped balancing at the last check.
 pub(crate) fn books_off(shard: ShardId, topic: &Topic) {
     tracing::error!(%topic, %shard, "the topic's books do not balance: `delayq audit` says by what");
 }

@@ -6,10 +6,9 @@ use delayq_cluster::{ClusterStats, Handle, OwnershipView, Trust};
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// This timer's place in the fleet.
 pub(crate) struct Fleet {
     handle: Handle,
-    /// Views of the plan; `None` once this timer has left.
+    /// `None` once this timer has left.
     views: Option<watch::Receiver<Arc<OwnershipView>>>,
     trust: Option<Trust>,
     /// True while an operator keeps this timer without shards.
@@ -30,8 +29,7 @@ impl Fleet {
         &self.handle
     }
 
-    /// Returns the first view of the plan, and each later view; once the timer has left, an empty view, and then
-    /// nothing. Cancel safe.
+    /// Once the timer has left, an empty view, and then nothing. Cancel safe.
     pub(crate) async fn next(&mut self) -> Arc<OwnershipView> {
         let Some(views) = &mut self.views else { return std::future::pending().await };
         match views.changed().await {
@@ -50,7 +48,6 @@ impl Fleet {
         }
     }
 
-    /// Exports whether an operator keeps this timer without shards.
     pub(crate) fn show_drain(&mut self, metrics: &TimerMetrics) {
         let drained = self.handle.view().drained;
         if std::mem::replace(&mut self.drained, drained) != drained {
@@ -85,7 +82,6 @@ impl Fleet {
         }
     }
 
-    /// Counts the membership's use of etcd.
     pub(crate) fn count(&mut self, metrics: &TimerMetrics) {
         let stats = self.handle.stats();
         metrics.etcd(&self.counted, &stats);

@@ -33,12 +33,10 @@ const CHECKERS: usize = 8;
 /// A message overdue by less is on the way: the owner pumps the shard.
 const ON_ITS_WAY: Duration = Duration::from_secs(1);
 
-/// The shards that other timers own.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Foreign {
     shards: BTreeMap<ShardId, Watched>,
     others: usize,
-    /// True while this timer leads the fleet.
     leads: bool,
 }
 
@@ -53,32 +51,25 @@ struct Watched {
     orphan: bool,
 }
 
-/// The findings of a check, by its Redis's clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
-    /// The next due time.
     pub(crate) next_due: Option<UnixMillis>,
     /// Due time of the first due message, if any.
     pub(crate) overdue: Option<UnixMillis>,
-    /// The time of the check.
     pub(crate) ran: UnixMillis,
-    /// The check moved a message.
     pub(crate) moved: bool,
 }
 
-/// The shards to check now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Checks {
-    /// Shards to rescue long overdue messages from.
     pub(crate) rescues: Vec<ShardId>,
-    /// Shards to claim, unless their owners pump.
     pub(crate) orphans: Vec<ShardId>,
 }
 
 // === impl Foreign ===
 
 impl Foreign {
-    /// Sets the shards of the other timers, and the number of other timers.
+    /// `others` is the number of other timers.
     pub(crate) fn set(&mut self, shards: impl Iterator<Item = ShardId>, others: usize, now: Instant) {
         self.others = others.max(1);
         let before = std::mem::take(&mut self.shards);
@@ -87,17 +78,15 @@ impl Foreign {
         self.shards = shards.map(|s| (s, before.get(&s).copied().unwrap_or_else(fresh))).collect();
     }
 
-    /// Returns true if a shard belongs to another timer.
     pub(crate) fn has(&self, shard: ShardId) -> bool {
         self.shards.contains_key(&shard)
     }
 
-    /// Sets the number of other timers.
     pub(crate) fn others(&mut self, others: usize) {
         self.others = others.max(1);
     }
 
-    /// Sets whether this timer leads the fleet: the leader checks every shard often.
+    /// The leader checks every shard often.
     pub(crate) fn lead(&mut self, leads: bool, now: Instant) {
         if leads && !self.leads {
             for watched in self.shards.values_mut() {
@@ -109,13 +98,12 @@ impl Foreign {
         self.leads = leads;
     }
 
-    /// Shards to listen to for wake-ups.
     pub(crate) fn to_listen(&self) -> impl Iterator<Item = ShardId> {
         let few = self.others <= FEW;
         self.shards.keys().copied().filter(move |_| few)
     }
 
-    /// Handles a wake-up: a message is due at `due`.
+    /// A message is due at `due`.
     pub(crate) fn wake(&mut self, shard: ShardId, due: Instant) {
         let check = due + OVERDUE + self.stretch();
         if let Some(watched) = self.shards.get_mut(&shard).filter(|watched| !watched.orphan) {
@@ -123,15 +111,14 @@ impl Foreign {
         }
     }
 
-    /// Handles lost wake-ups: every shard followed by wake-ups is checked soon.
+    /// Every shard followed by wake-ups is checked soon.
     pub(crate) fn missed_some(&mut self, now: Instant) {
         if self.others <= FEW {
             self.shards.values_mut().for_each(|watched| watched.check_by(now + SOON));
         }
     }
 
-    /// Takes the shards to check now; while the fleet is `unled`, also before their time. Answer each by `answered` or
-    /// `failed`.
+    /// While the fleet is `unled`, also before their time. Answer each by `answered` or `failed`.
     pub(crate) fn take(&mut self, now: Instant, unled: bool) -> Checks {
         let others = self.others;
         let mine = || others <= CHECKERS || fastrand::usize(..others) < CHECKERS;
@@ -147,7 +134,6 @@ impl Foreign {
         checks
     }
 
-    /// Handles the answer to a check.
     pub(crate) fn answered(&mut self, shard: ShardId, seen: Seen, now: Instant) {
         let others = u32::try_from(self.others).unwrap_or(u32::MAX);
         let longest = match self.others {
@@ -173,7 +159,7 @@ impl Foreign {
         }
     }
 
-    /// Handles a refused claim: the owner pumps.
+    /// The owner pumps.
     pub(crate) fn refused(&mut self, shard: ShardId, now: Instant) {
         if let Some(watched) = self.shards.get_mut(&shard) {
             watched.overdue = None;
@@ -181,7 +167,6 @@ impl Foreign {
         self.failed(shard, now);
     }
 
-    /// Handles a check without an answer.
     pub(crate) fn failed(&mut self, shard: ShardId, now: Instant) {
         if let Some(watched) = self.shards.get_mut(&shard) {
             (watched.check, watched.out) = (Some(now + SOON), false);
@@ -208,7 +193,7 @@ impl Foreign {
 // === impl Watched ===
 
 impl Watched {
-    /// Schedules the next check at this time, unless an earlier check is scheduled.
+    /// Keeps an earlier check.
     fn check_by(&mut self, at: Instant) {
         self.check = Some(self.check.map_or(at, |check| check.min(at)));
     }
@@ -228,7 +213,6 @@ mod tests {
         *START + Duration::from_secs(seconds)
     }
 
-    /// The same moment by Redis's clock.
     fn redis(seconds: u64) -> UnixMillis {
         UnixMillis::new(1_000_000_000 + seconds * 1000)
     }
@@ -237,7 +221,7 @@ mod tests {
         Seen { next_due: next_due.map(redis), overdue: overdue.map(redis), ran: redis(ran), moved: false }
     }
 
-    /// The shards to check now; asserts that no shard is an orphan.
+    /// Asserts that no shard is an orphan.
     fn take(foreign: &mut Foreign, now: Instant, unled: bool) -> Vec<ShardId> {
         let checks = foreign.take(now, unled);
         assert_eq!(checks.orphans, []);

@@ -15,20 +15,17 @@ const AT_ONCE: usize = 1;
 /// Maximum topic names kept, so that a topic is logged once although each of its shards forgets the topic.
 const NAMES: usize = 10_000;
 
-/// The pages of topics to ask of shards.
 #[derive(Clone, Debug)]
 pub(crate) struct Forgetting {
     /// How long a topic must have been quiet; zero: topics are never forgotten.
     after: Duration,
     rota: Rota,
-    /// Position of a shard's next page, unless that is the first page.
+    /// Unless the shard's next page is the first.
     pages: BTreeMap<ShardId, u64>,
-    /// True while a shard is being asked.
     asking: bool,
     reported: BTreeSet<Topic>,
 }
 
-/// A page to ask of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Page {
     pub(crate) shard: ShardId,
@@ -44,12 +41,11 @@ impl Forgetting {
         Self { after, rota, pages: BTreeMap::new(), asking: false, reported: BTreeSet::new() }
     }
 
-    /// The time of the next question, with this number of shards.
     pub(crate) fn next(&self, shards: usize) -> Option<Instant> {
         (!self.after.is_zero()).then(|| self.rota.next(shards))
     }
 
-    /// Takes the page to ask for now, if the time has come. Answer by `answered`.
+    /// `None` before the next question is due. Answer by `answered`.
     pub(crate) fn take(&mut self, schedule: &Schedule, now: Instant) -> Option<Page> {
         if self.after.is_zero() {
             return None;
@@ -61,7 +57,7 @@ impl Forgetting {
         Some(Page { shard, from: self.pages.get(&shard).copied().unwrap_or(0), quiet: self.after })
     }
 
-    /// Handles a shard's answer: the position of the next page, 0 for the first; `None` if the shard did not answer.
+    /// `next` is 0 for the first page; `None` if the shard did not answer.
     pub(crate) fn answered(&mut self, shard: ShardId, next: Option<u64>) {
         self.asking = false;
         match next {
@@ -71,7 +67,6 @@ impl Forgetting {
         }
     }
 
-    /// Returns true if a forgotten topic has not been reported yet.
     pub(crate) fn is_news(&mut self, topic: &Topic) -> bool {
         if self.reported.len() == NAMES {
             self.reported.clear();
@@ -79,7 +74,6 @@ impl Forgetting {
         self.reported.insert(topic.clone())
     }
 
-    /// Forgets a shard that is no longer owned.
     pub(crate) fn drop(&mut self, shard: ShardId) {
         self.pages.remove(&shard);
     }

@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 /// Maximum drift between two sound clocks: NTP slews by at most 500 ppm, on either side.
 const DRIFT_PPM: u128 = 1000;
 
-/// The judgement of one Redis's clock.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard {
     origin: Instant,
@@ -36,21 +35,15 @@ struct Baseline {
     at: Instant,
 }
 
-/// One comparison of the clocks: a call's times of sending, running and answering.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Comparison {
-    /// Local time at which the call was sent.
     pub(crate) sent: Instant,
-    /// Redis's clock while the call ran.
     pub(crate) ran: UnixMicros,
-    /// Local time at which the answer came.
     pub(crate) answered: Instant,
 }
 
-/// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The clock fits the baseline.
     Fits,
     /// The clock jumped by this number of µs: hold the shards.
     Jumped(i64),
@@ -61,17 +54,16 @@ pub(crate) enum Verdict {
 // === impl Guard ===
 
 impl Guard {
-    /// Starts without a baseline; `now` is any moment of the local clock.
+    /// `now` is any moment of the local clock.
     pub(crate) fn new(now: Instant, max_step: Duration, steady_for: Duration) -> Self {
         Self { origin: now, max_step, steady_for, baseline: None, since: None, jumped: false }
     }
 
-    /// The guard of a Redis that takes over from this guard's Redis: the new clock has to fit the same baseline.
+    /// The clock of the Redis that takes over has to fit the same baseline.
     pub(crate) fn heir(&self) -> Self {
         Self { since: None, jumped: false, ..self.clone() }
     }
 
-    /// Returns true while the clock is not trusted.
     pub(crate) fn is_jumped(&self) -> bool {
         self.jumped
     }
@@ -146,7 +138,7 @@ mod tests {
 
     const T0_US: i64 = 1_700_000_000_000_000;
 
-    /// A comparison at `at_ms` of a clock that was moved by `step_ms`, with a round trip of `trip_ms`.
+    /// The clock was moved by `step_ms`, and the round trip took `trip_ms`.
     fn seen(start: Instant, at_ms: u64, step_ms: i64, trip_ms: u64) -> Comparison {
         let sent = start + Duration::from_millis(at_ms);
         let ran = T0_US + (at_ms * 1000 + trip_ms * 500) as i64 + step_ms * 1000;

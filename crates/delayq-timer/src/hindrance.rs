@@ -23,13 +23,10 @@ const LONGEST_STEADY: Duration = Duration::from_secs(80);
 /// A hindrance within this time after the previous hindrance requires twice the steadiness.
 const SOON: Duration = Duration::from_secs(60);
 
-/// The trust in the connection to one Redis, or to one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hindrance {
     state: State,
-    /// How long every call has to be answered before shards are taken again.
     steady: Duration,
-    /// The end of the last hindrance.
     ended: Option<Instant>,
 }
 
@@ -50,7 +47,6 @@ enum State {
 // === impl Hindrance ===
 
 impl Hindrance {
-    /// Starts without failures.
     pub(crate) const fn none() -> Self {
         Self { state: State::Able { silent: None }, steady: STEADY, ended: None }
     }
@@ -86,8 +82,7 @@ impl Hindrance {
         }
     }
 
-    /// Changes the state, if the time has come. `has_shards` tells whether any shard on this connection is planned for
-    /// this timer.
+    /// `has_shards` tells whether any shard on this connection is planned for this timer.
     pub(crate) fn turn(&mut self, now: Instant, has_shards: impl FnOnce() -> bool) {
         match self.state {
             State::Able { silent: Some(since) } if now >= since + PATIENCE => {
@@ -107,13 +102,11 @@ impl Hindrance {
 mod tests {
     use super::*;
 
-    /// Returns true if the connection is hindered after a turn.
     fn is_hindered(way: &mut Hindrance, now: Instant, has_shards: bool) -> bool {
         way.turn(now, || has_shards);
         way.is_hindered()
     }
 
-    /// A connection without an answer until `now`.
     fn hindered(now: Instant) -> Hindrance {
         let mut way = Hindrance::none();
         way.failed(now - PATIENCE);

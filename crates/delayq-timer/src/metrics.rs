@@ -59,29 +59,24 @@ pub(crate) struct TimerMetrics {
     pub(crate) membership: Family<OfEvent, Counter>,
 }
 
-/// Messages for consumers to take, now and soon.
 #[derive(Clone, Debug)]
 struct ToTake {
     ready: Gauge,
     oldest_ready: Gauge<f64, AtomicU64>,
     leased: Gauge,
-    /// A gauge for each horizon.
     due: Vec<Gauge>,
 }
 
-/// The label of metrics per shard.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct OfShard {
     shard: u16,
 }
 
-/// The label of messages due soon: the horizon.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OfHorizon {
     within: String,
 }
 
-/// The outcome of a call to pump one shard.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OfOutcome {
     outcome: &'static str,
@@ -91,16 +86,13 @@ struct OfOutcome {
 /// only polled; or a pump or claim had no usable answer.
 const OUTCOMES: [&str; 5] = ["moved", "empty", "blocked", "polled", "failed"];
 
-/// The label of the membership's events in etcd.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct OfEvent {
     event: &'static str,
 }
 
-/// The name of an event, and its counter.
 type Event = (&'static str, fn(&ClusterStats) -> u64);
 
-/// The events that the membership counts.
 const EVENTS: [Event; 10] = [
     ("request", |stats| stats.requests),
     ("keep_alive", |stats| stats.keep_alives),
@@ -117,7 +109,6 @@ const EVENTS: [Event; 10] = [
 // === impl TimerMetrics ===
 
 impl TimerMetrics {
-    /// Registers all metrics, with a series for each horizon.
     pub(crate) fn register(metrics: &Metrics, horizons: &[HumanDuration]) -> Self {
         let lateness =
             metrics.lateness("lateness", "From a message's due time until it was ready, by Redis's clock");
@@ -231,8 +222,7 @@ impl TimerMetrics {
         }
     }
 
-    /// Counts the results of one pump; `due` is true for a pump sent for a due time. Returns true if such a pump found
-    /// nothing to do.
+    /// `due` is true for a pump sent for a due time. Returns true if such a pump found nothing to do.
     pub(crate) fn count(&self, report: &PumpReport, due: bool) -> bool {
         for &(due, n) in &report.runs {
             let late = report.now.since(due);
@@ -254,7 +244,6 @@ impl TimerMetrics {
         due && done + report.blocked == 0
     }
 
-    /// Counts a call without a usable answer.
     pub(crate) fn call_failed(&self) {
         self.call("failed");
     }
@@ -272,17 +261,15 @@ impl TimerMetrics {
         self.lease_margin.set(lease_margin);
     }
 
-    /// Exports the messages for consumers to take, now and soon.
     pub(crate) fn surveyed(&self, totals: &Totals) {
         self.to_take.set(totals);
     }
 
-    /// Exports the number of messages by which the books of all topics are off.
     pub(crate) fn books_off(&self, messages: u64) {
         self.books_off.set(i64::try_from(messages).unwrap_or(i64::MAX));
     }
 
-    /// Counts the membership's events in etcd from `before` to `now`.
+    /// Adds the events between the two.
     pub(crate) fn etcd(&self, before: &ClusterStats, now: &ClusterStats) {
         for (event, count) in EVENTS {
             let more = count(now).saturating_sub(count(before));
@@ -290,13 +277,12 @@ impl TimerMetrics {
         }
     }
 
-    /// Records the duration of a pipeline.
     pub(crate) fn pipeline(&self, took: Duration) {
         self.pump_time.observe(took.as_secs_f64());
         self.round_trip.set(took.as_secs_f64());
     }
 
-    /// Exports the epoch under which a shard is pumped here; `None` when the shard is no longer pumped.
+    /// `None` when the shard is no longer pumped.
     pub(crate) fn epoch(&self, shard: ShardId, epoch: Option<u64>) {
         let label = OfShard { shard: shard.get() };
         match epoch {

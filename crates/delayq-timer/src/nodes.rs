@@ -12,29 +12,23 @@ use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut};
 use std::time::{Duration, Instant};
 
-/// All nodes.
 pub(crate) struct Nodes {
     places: Places,
-    /// The version of the places in `homes`.
     version: u64,
-    /// All nodes seen so far, including nodes that are gone: a node may come back.
+    /// Includes nodes that are gone: a node may come back.
     all: Vec<Node>,
-    /// The node of each shard of the deployment.
     homes: Vec<NodeId>,
-    /// Nodes that have any shard of the deployment, each with one of its shards.
+    /// One shard of each node that has any.
     used: BTreeMap<NodeId, ShardId>,
-    /// A guard that has seen no clock.
     guard: Guard,
 }
 
 pub(crate) struct Node {
-    /// The node's address.
     pub(crate) name: String,
     pub(crate) aim: Aim,
     pub(crate) clock: ClockWatch,
 }
 
-/// A shard that moved to another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moved {
     pub(crate) shard: ShardId,
@@ -46,30 +40,28 @@ pub(crate) struct Moved {
 // === impl Nodes ===
 
 impl Nodes {
-    /// Starts without nodes. `guard` has seen no clock yet.
+    /// `guard` has seen no clock yet.
     pub(crate) fn new(places: Places, guard: Guard) -> Self {
         Self { places, version: 0, all: Vec::new(), homes: Vec::new(), used: BTreeMap::new(), guard }
     }
 
-    /// Waits until a shard may have moved. Cancel safe.
+    /// Cancel safe.
     pub(crate) async fn changed(&mut self) {
         self.places.changed().await;
     }
 
-    /// Returns true if shards may have moved since the last placing.
     pub(crate) fn is_outdated(&self) -> bool {
         self.places.version() != self.version
     }
 
-    /// The version of the places by which the shards are placed.
     pub(crate) const fn version(&self) -> u64 {
         self.version
     }
 
-    /// Places the shards of the deployment. Returns the moved and the new shards; a hold moves with its shard.
+    /// Returns the moved and the new shards; a hold moves with its shard.
     ///
-    /// A new node is expected to have the clock of the node that its first shard comes from: the new node may be the
-    /// replica that took over.
+    /// A new node is expected to have the clock of the node that its first shard comes from: the new node may
+    /// be the replica that took over.
     pub(crate) fn place(&mut self, shards: ShardCount, schedule: &mut Schedule, now: Instant) -> Vec<Moved> {
         self.version = self.places.version();
         let places = self.places.clone();
@@ -122,12 +114,11 @@ impl Nodes {
         self.homes.get(usize::from(shard.get())).copied().unwrap_or_default()
     }
 
-    /// Nodes that have any shard of the deployment, each with one of its shards.
+    /// One shard of each node that has any.
     pub(crate) const fn in_use(&self) -> &BTreeMap<NodeId, ShardId> {
         &self.used
     }
 
-    /// Returns true if a node has any shard of the deployment.
     pub(crate) fn is_used(&self, node: NodeId) -> bool {
         self.used.contains_key(&node)
     }
@@ -145,12 +136,10 @@ impl Nodes {
         self.all.iter_mut().enumerate().map(|(n, node)| (NodeId(n), node))
     }
 
-    /// Returns true if the clock of any node with shards is not trusted.
     pub(crate) fn is_any_jumped(&self) -> bool {
         self.used.keys().any(|&node| self[node].clock.is_jumped())
     }
 
-    /// Returns true if any shard is known to be held.
     pub(crate) fn hold_any(&self) -> bool {
         self.all.iter().any(|node| node.clock.holds_any())
     }
@@ -171,7 +160,6 @@ impl Nodes {
         reach.map_or(0, |reach| i128::from(reach) - i128::from(due.get()) * 1000)
     }
 
-    /// Records that an alarm set to `aimed` woke the loop at `woken`.
     pub(crate) fn woke(&mut self, aimed: Instant, woken: Instant) {
         self.all.iter_mut().for_each(|node| node.aim.woke(aimed, woken));
     }
@@ -205,7 +193,6 @@ mod tests {
     const SHARDS: [ShardId; 2] = [ShardId::new(0), ShardId::new(1)];
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Two owned shards, at nodes of these names.
     struct Scene {
         nodes: Nodes,
         schedule: Schedule,
@@ -227,20 +214,19 @@ mod tests {
             self.nodes.place_by(name, ShardCount::new(2).unwrap(), &mut self.schedule, self.start)
         }
 
-        /// Makes the clock of a shard's node read `ahead` seconds ahead at second `at`.
+        /// At second `at`, `ahead` seconds ahead.
         fn reads(&mut self, shard: ShardId, at: u64, ahead: u64) {
             let (node, sent) = (self.nodes.of(shard), self.start + SECOND * at as u32);
             let trip = Trip { sent, answered: sent, moved: false };
             self.nodes[node].clock.compare(trip, UnixMicros((1_000 + at + ahead) * 1_000_000));
         }
 
-        /// The shards that are pumped.
         fn pumped(&mut self) -> Vec<ShardId> {
             let rounds = self.schedule.rounds(self.start, |_, _| true);
             rounds.into_iter().flat_map(|round| round.shards).map(|(shard, _)| shard).collect()
         }
 
-        /// The holds that are set and ended at a shard's node at second `at`.
+        /// True for a hold that is set, false for a hold that ends.
         fn holds(&mut self, shard: ShardId, at: u64) -> Vec<(ShardId, bool)> {
             let (node, now) = (self.nodes.of(shard), self.start + SECOND * at as u32);
             let calls = self.nodes[node].clock.due(&self.schedule, node, now);

@@ -23,7 +23,6 @@ const MOVES_FOR: Duration = Duration::from_secs(30);
 /// How long a report of blocked messages counts: the pump tries them again within ten seconds.
 const BLOCKED_FOR: Duration = Duration::from_secs(15);
 
-/// The reason why due messages do not move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stall {
     /// A message is overdue, and nothing has moved.
@@ -34,12 +33,10 @@ pub(crate) enum Stall {
     Blocked(ShardId),
 }
 
-/// The last moves and failures.
 #[derive(Clone, Debug)]
 pub(crate) struct Progress {
     /// The last time that a message moved, or that nothing was overdue.
     well: Instant,
-    /// The last time that a message moved.
     moved: Option<Instant>,
     /// Shards with failing pumps, and the first failure since the last answer.
     failing: BTreeMap<ShardId, Instant>,
@@ -54,8 +51,7 @@ impl Progress {
         Self { well: now, moved: None, failing: BTreeMap::new(), blocked: BTreeMap::new() }
     }
 
-    /// Handles the answer of a shard's pump: `moved` is true if a message moved, `blocked` if a due message could not
-    /// be moved.
+    /// `moved`: a message moved; `blocked`: a due message could not be moved.
     pub(crate) fn answered(&mut self, shard: ShardId, moved: bool, blocked: bool, now: Instant) {
         self.failing.remove(&shard);
         if moved {
@@ -66,24 +62,21 @@ impl Progress {
         }
     }
 
-    /// Handles a pump without a usable answer.
     pub(crate) fn failed(&mut self, shard: ShardId, now: Instant) {
         self.failing.entry(shard).or_insert(now);
     }
 
-    /// Forgets a shard that is no longer pumped here.
     pub(crate) fn drop(&mut self, shard: ShardId) {
         self.failing.remove(&shard);
         self.blocked.remove(&shard);
     }
 
-    /// How long a message has been blocked.
     pub(crate) fn blocked_for(&self, now: Instant) -> Duration {
         let first = self.blocked.values().map(|&(first, _)| first).min();
         first.map_or(Duration::ZERO, |first| now.saturating_duration_since(first))
     }
 
-    /// Judges the progress, given how long the first due message has been waiting. Must be called once a second.
+    /// `overdue`: how long the first due message has been waiting. Must be called once a second.
     pub(crate) fn judge(&mut self, overdue: Duration, now: Instant) -> Option<Stall> {
         if overdue < PATIENCE {
             self.well = now;

@@ -8,9 +8,7 @@ use delayq::protocol::ShardId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-/// The health by the last answers.
 pub(crate) struct RedisHealth {
-    /// Nodes that have answered, or failed to answer.
     nodes: BTreeMap<NodeId, Known>,
     /// No other timer can take the shards: this timer owns them by a lock, or is leaving.
     alone: bool,
@@ -18,11 +16,9 @@ pub(crate) struct RedisHealth {
     lacking: BTreeMap<ShardId, Hindrance>,
     /// The nodes and shards that other timers should take.
     hindered: Hindered,
-    /// Nodes with a question for their clock in flight.
     asking: BTreeSet<NodeId>,
 }
 
-/// The nodes and shards that this timer cannot serve.
 #[derive(Default)]
 struct Hindered {
     /// Nodes of which no shard can be served.
@@ -41,7 +37,6 @@ enum State {
     Missing(String),
 }
 
-/// The reason why a Redis is unusable.
 pub(crate) enum Ailment<'a> {
     /// No Redis has answered yet.
     Starting,
@@ -51,12 +46,9 @@ pub(crate) enum Ailment<'a> {
     Missing(&'a str),
 }
 
-/// The change made by an answer or a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// A Redis stopped answering.
     Lost,
-    /// A silent Redis answers again.
     Back,
     Nothing,
 }
@@ -64,7 +56,7 @@ pub(crate) enum Change {
 // === impl RedisHealth ===
 
 impl RedisHealth {
-    /// Starts without answers. `alone`: no other timer can take the shards.
+    /// `alone`: no other timer can take the shards.
     pub(crate) fn new(alone: bool) -> Self {
         let (nodes, lacking) = (BTreeMap::new(), BTreeMap::new());
         Self { nodes, alone, lacking, hindered: Hindered::default(), asking: BTreeSet::new() }
@@ -95,8 +87,8 @@ impl RedisHealth {
         ways.filter(|_| !self.alone).filter_map(Hindrance::next).min()
     }
 
-    /// Returns true if the nodes and shards that other timers should take changed. `has_shards` tells whether any shard
-    /// of a node is planned for this timer; `is_given` tells whether this shard is planned for this timer.
+    /// True if the nodes and shards that other timers should take changed. `has_shards` tells whether any
+    /// shard of a node is planned for this timer; `is_given` tells whether this shard is.
     pub(crate) fn turn(
         &mut self,
         now: Instant,
@@ -125,12 +117,10 @@ impl RedisHealth {
         self.hindered.nodes.contains(&node) || self.hindered.shards.contains(&shard)
     }
 
-    /// The nodes whose shards other timers should take.
     pub(crate) const fn unreached(&self) -> &BTreeSet<NodeId> {
         &self.hindered.nodes
     }
 
-    /// The number of further shards that other timers should take.
     pub(crate) fn missing(&self) -> usize {
         self.hindered.shards.len()
     }
@@ -140,25 +130,22 @@ impl RedisHealth {
         self.lacking.entry(shard).or_insert(Hindrance::none()).failed(now);
     }
 
-    /// Records an answered call for a shard.
     pub(crate) fn has(&mut self, shard: ShardId, now: Instant) {
         if let Some(way) = self.lacking.get_mut(&shard) {
             way.answered(now);
         }
     }
 
-    /// Forgets the past of a shard that moved to another node.
     pub(crate) fn placed(&mut self, shard: ShardId) {
         self.lacking.remove(&shard);
     }
 
-    /// Gives shards away from now on, whatever Redis answers.
+    /// Whatever Redis answers from now on.
     pub(crate) fn leave(&mut self) {
         self.alone = true;
     }
 
-    /// Returns true if a node is to be asked for its clock now: at most one question is in flight, until
-    /// [`Self::asked`].
+    /// At most one question is in flight, until [`Self::asked`].
     pub(crate) fn ask(&mut self, node: NodeId) -> bool {
         self.asking.insert(node)
     }
@@ -167,12 +154,11 @@ impl RedisHealth {
         self.asking.remove(&node);
     }
 
-    /// Forgets a node without shards: its health no longer matters.
     pub(crate) fn forget(&mut self, node: NodeId) {
         self.nodes.remove(&node);
     }
 
-    /// Records a failed call for a shard at the node of this name.
+    /// `name` is the node's name.
     pub(crate) fn failed(
         &mut self,
         (node, shard): (NodeId, ShardId),
@@ -192,7 +178,7 @@ impl RedisHealth {
         Change::Nothing
     }
 
-    /// Records a failed call for another timer's shard at the node of this name.
+    /// As [`Self::failed`], for another timer's shard.
     pub(crate) fn unanswered(&mut self, node: NodeId, error: &Error, name: &str, now: Instant) -> Change {
         if is_missing(error) || is_on_the_move(error) {
             return Change::Nothing;
@@ -250,7 +236,6 @@ mod tests {
     const ONE: NodeId = NodeId(0);
     const OTHER: NodeId = NodeId(1);
 
-    /// Two nodes that have answered, by seconds.
     struct Scene {
         health: RedisHealth,
         start: Instant,
@@ -283,7 +268,7 @@ mod tests {
             }
         }
 
-        /// The nodes whose shards other timers should take, if that changed.
+        /// `None` without a change.
         fn turn(&mut self, second: u64, has_shards: bool) -> Option<Vec<NodeId>> {
             let changed = self.health.turn(self.at(second), |_| has_shards, |_| has_shards);
             changed.then(|| self.health.unreached().iter().copied().collect())

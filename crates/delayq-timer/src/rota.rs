@@ -4,13 +4,11 @@ use crate::schedule::Schedule;
 use delayq::protocol::ShardId;
 use std::time::{Duration, Instant};
 
-/// Rotates over the owned shards.
 #[derive(Clone, Debug)]
 pub(crate) struct Rota {
     every: Duration,
     /// Maximum shards at a time.
     step: usize,
-    /// The shard that was taken last.
     last: Option<ShardId>,
     /// Time up to which all due turns were taken.
     done: Instant,
@@ -19,18 +17,16 @@ pub(crate) struct Rota {
 // === impl Rota ===
 
 impl Rota {
-    /// Takes each shard once in `every` from `now` on, `step` at a time.
+    /// Takes each shard once in `every`, `step` at a time.
     pub(crate) fn new(every: Duration, step: usize, now: Instant) -> Self {
         Self { every, step, last: None, done: now }
     }
 
-    /// The time of the next turn, with this number of shards.
     pub(crate) fn next(&self, shards: usize) -> Instant {
         self.done + self.stretch(shards)
     }
 
-    /// The owned shards whose turn has come. Turns missed during a sleep are not made up at once: that would be the
-    /// burst that the rota avoids.
+    /// Turns missed during a sleep are not made up at once: that would be the burst that the rota avoids.
     pub(crate) fn take(&mut self, schedule: &Schedule, now: Instant) -> Vec<ShardId> {
         let (shards, next) = (schedule.count(), self.next(schedule.count()));
         if now < next {
@@ -42,7 +38,6 @@ impl Rota {
         taken
     }
 
-    /// The length of one step, if all steps fill the interval.
     fn stretch(&self, shards: usize) -> Duration {
         if shards <= self.step { self.every } else { self.every.mul_f64(self.step as f64 / shards as f64) }
     }

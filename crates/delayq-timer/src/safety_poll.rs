@@ -10,7 +10,6 @@ const AT_ONCE: usize = 8;
 /// The interval while Redis's clock is not trusted, or Redis does not answer.
 const CLOSELY: Duration = Duration::from_secs(1);
 
-/// The times of the polls.
 pub(crate) struct SafetyPoll {
     interval: Duration,
     /// The next poll of everything but the owned shards, which take turns.
@@ -27,7 +26,6 @@ impl SafetyPoll {
         Self { interval, next: now, owned: Rota::new(interval, AT_ONCE, now) }
     }
 
-    /// The time of the next poll, with this number of owned shards.
     pub(crate) fn next(&self, shards: usize) -> Instant {
         self.next.min(self.owned.next(shards))
     }
@@ -40,19 +38,18 @@ impl SafetyPoll {
         self.next = now;
     }
 
-    /// Polls closely from now on: something is wrong with Redis.
+    /// Something is wrong with Redis.
     pub(crate) fn closely(&mut self, now: Instant) {
         self.next = self.next.min(now + CLOSELY);
     }
 
-    /// Records a sent poll; the next poll comes soon if something is `wrong`.
+    /// The next poll comes soon if something is `wrong`.
     pub(crate) fn sent(&mut self, wrong: bool, now: Instant) {
         let pause = if wrong { self.interval.min(CLOSELY) } else { self.interval };
         // A random pause, so that timers started together do not poll in step.
         self.next = now + pause.mul_f64(0.85 + 0.15 * fastrand::f64());
     }
 
-    /// The owned shards whose turn has come.
     pub(crate) fn owned(&mut self, schedule: &Schedule, now: Instant) -> Vec<ShardId> {
         self.owned.take(schedule, now)
     }

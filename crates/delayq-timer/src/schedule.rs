@@ -40,7 +40,6 @@ const LONGEST_RETRY: Duration = Duration::from_secs(1);
 /// How long a shard rests after a pump left a due message in place.
 const STUCK_RETRY: Duration = Duration::from_millis(5);
 
-/// The owned shards, and the calls in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
     shards: BTreeMap<ShardId, Shard>,
@@ -55,7 +54,6 @@ pub(crate) struct Schedule {
     turn: u64,
 }
 
-/// The shards queued for one node, and the calls in flight to the node.
 #[derive(Clone, Debug, Default)]
 struct Way {
     queues: Queues,
@@ -90,7 +88,7 @@ struct Shard {
 // === impl Schedule ===
 
 impl Schedule {
-    /// Starts without shards. `batch` is the maximum ids of one call; wake-ups closer than `resolution` are merged.
+    /// `batch` is the maximum ids of one call; wake-ups closer than `resolution` are merged.
     pub(crate) fn new(batch: u16, resolution: Duration) -> Self {
         Self {
             shards: BTreeMap::new(),
@@ -103,7 +101,7 @@ impl Schedule {
         }
     }
 
-    /// Assigns a shard to a node, held there or not. A call in flight to the previous node is abandoned.
+    /// A call in flight to the previous node is abandoned.
     pub(crate) fn place(&mut self, id: ShardId, node: NodeId, held: bool) {
         self.homes.insert(id, node);
         let Some(mut shard) = self.shards.remove(&id) else { return };
@@ -120,7 +118,7 @@ impl Schedule {
         }
     }
 
-    /// Owns a shard under this epoch, for the first time or again.
+    /// For the first time or again.
     pub(crate) fn own(&mut self, id: ShardId, epoch: u64, next_due: Option<UnixMillis>) {
         let known = self.shards.get(&id);
         let (out, woken) = known.map_or((None, None), |known| (known.out, known.woken));
@@ -145,7 +143,7 @@ impl Schedule {
         self.shards.insert(id, owned);
     }
 
-    /// Drops a shard and sends no further calls for it. Returns true if a call is still in flight.
+    /// No further calls go out for the shard. True if a call is still in flight.
     pub(crate) fn drop(&mut self, id: ShardId) -> bool {
         self.expected.remove(&id);
         let Some(shard) = self.shards.remove(&id) else { return false };
@@ -153,7 +151,6 @@ impl Schedule {
         shard.out.is_some()
     }
 
-    /// Holds a shard, or ends the hold.
     pub(crate) fn hold(&mut self, id: ShardId, held: bool) {
         self.edit(id, |shard| {
             shard.poll |= shard.held && !held;
@@ -169,7 +166,7 @@ impl Schedule {
         });
     }
 
-    /// Handles a wake: a message is due at `due`.
+    /// A message is due at `due`.
     pub(crate) fn wake(&mut self, id: ShardId, due: UnixMillis) {
         if let Some(woken) = self.expected.get_mut(&id) {
             *woken = earlier(*woken, Some(due));
@@ -182,24 +179,21 @@ impl Schedule {
         });
     }
 
-    /// Lowers the next due time to the time that a poll found.
     pub(crate) fn learn(&mut self, id: ShardId, next_due: Option<UnixMillis>) {
         // The poll may have read an older state than a wake since then: the earlier time costs an empty call at most.
         self.edit(id, |shard| shard.next_due = earlier(shard.next_due, next_due));
     }
 
-    /// Polls a shard, even if nothing is due.
     pub(crate) fn poll(&mut self, id: ShardId) {
         self.edit(id, |shard| shard.poll = true);
     }
 
-    /// Polls every shard, even if nothing is due.
     pub(crate) fn poll_all(&mut self) {
         let all: Vec<ShardId> = self.shards.keys().copied().collect();
         all.into_iter().for_each(|id| self.poll(id));
     }
 
-    /// Returns the pipelines to send now. `finds` tells whether a call sent now to a node runs at or after a due time.
+    /// `finds` tells whether a call sent now to a node runs at or after a due time.
     pub(crate) fn rounds(&mut self, now: Instant, finds: impl Fn(NodeId, UnixMillis) -> bool) -> Vec<Round> {
         let mut rounds = Vec::new();
         let mut next = self.ways.first_key_value().map(|(&node, _)| node);
@@ -254,8 +248,7 @@ impl Schedule {
         Next { due: way.queues.first_due(), not_before, anyway }
     }
 
-    /// Handles the answer of a node for a shard. Returns true if the shard is still owned and still at that node:
-    /// otherwise the answer is stale.
+    /// True if the shard is still owned and still at that node: otherwise the answer is stale.
     pub(crate) fn answered(&mut self, (node, id): (NodeId, ShardId), answer: Found, now: Instant) -> bool {
         if !self.is_at(id, node) {
             return false;
@@ -278,7 +271,7 @@ impl Schedule {
         true
     }
 
-    /// Rests a shard after a failed call to a node. Returns true if the shard is still owned and still at that node.
+    /// True if the shard is still owned and still at that node.
     pub(crate) fn failed(&mut self, (node, id): (NodeId, ShardId), now: Instant) -> bool {
         if !self.is_at(id, node) {
             return false;
@@ -295,7 +288,7 @@ impl Schedule {
         true
     }
 
-    /// Ends a pipeline; each of its shards was answered, failed, or dropped meanwhile.
+    /// Each shard of the pipeline was answered, failed, or dropped meanwhile.
     pub(crate) fn returned(&mut self, node: NodeId, pipeline: Pipeline) {
         let way = self.ways.entry(node).or_default();
         match pipeline {
@@ -304,7 +297,7 @@ impl Schedule {
         }
     }
 
-    /// Returns true if the last call for a shard was sent for a due time, and not only as a poll.
+    /// False for a call that was only a poll.
     pub(crate) fn was_due(&self, shard: ShardId) -> bool {
         self.shards.get(&shard).is_some_and(|shard| shard.sent_for_due)
     }
@@ -313,7 +306,7 @@ impl Schedule {
         self.shards.get(&shard).map(|shard| shard.epoch)
     }
 
-    /// Returns true if a shard is owned and its ownership is not in doubt.
+    /// Owned, and the ownership not in doubt.
     pub(crate) fn is_certain(&self, shard: ShardId) -> bool {
         self.shards.get(&shard).is_some_and(|shard| !shard.doubted)
     }
@@ -322,7 +315,6 @@ impl Schedule {
         self.shards.keys().copied()
     }
 
-    /// Every owned shard at a node.
     pub(crate) fn owned_at(&self, node: NodeId) -> impl Iterator<Item = ShardId> {
         self.shards.iter().filter(move |(_, shard)| shard.node == node).map(|(&id, _)| id)
     }
@@ -331,7 +323,7 @@ impl Schedule {
         self.shards.len()
     }
 
-    /// At most `most` owned shards behind `last`, by number; the least shard follows the greatest.
+    /// By number; the least shard follows the greatest.
     pub(crate) fn after(&self, last: Option<ShardId>, most: usize) -> Vec<ShardId> {
         let Some(last) = last else { return self.owned().take(most).collect() };
         let round = self.shards.range((Excluded(last), Unbounded)).chain(self.shards.range(..=last));
@@ -353,7 +345,6 @@ impl Schedule {
         nodes
     }
 
-    /// Returns true if a shard is owned, and at this node.
     fn is_at(&self, shard: ShardId, node: NodeId) -> bool {
         self.shards.get(&shard).is_some_and(|shard| shard.node == node)
     }
@@ -362,7 +353,7 @@ impl Schedule {
         way.light_sent.map(|sent| sent + self.resolution)
     }
 
-    /// Chooses the shards of a light pipeline, each with true if it is due.
+    /// True for a shard that is due.
     fn light(&self, way: &Way, finds: impl Fn(UnixMillis) -> bool) -> Vec<(ShardId, bool)> {
         let due = way.queues.due().take_while(|(due, _)| finds(*due)).take(LIGHT_SHARDS);
         let mut chosen: Vec<(ShardId, bool)> = due.map(|(_, id)| (id, true)).collect();
@@ -377,7 +368,7 @@ impl Schedule {
         chosen
     }
 
-    /// Changes a shard, and moves the shard between queues.
+    /// Also moves the shard between queues.
     fn edit(&mut self, id: ShardId, change: impl FnOnce(&mut Shard)) {
         let Some(shard) = self.shards.get_mut(&id) else { return };
         let before = Place::of(shard);
@@ -385,7 +376,6 @@ impl Schedule {
         self.ways.entry(shard.node).or_default().queues.replace(id, &before, &Place::of(shard));
     }
 
-    /// Moves a shard from one place in its node's queues to another.
     fn requeue(&mut self, shard: &Shard, id: ShardId, before: &Place, now: &Place) {
         self.ways.entry(shard.node).or_default().queues.replace(id, before, now);
     }

@@ -15,7 +15,6 @@ const AT_ONCE: usize = 2;
 /// A survey needs at least one horizon.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// The answers, and the turns of the shards.
 #[derive(Clone, Debug)]
 pub(crate) struct Surveys {
     horizons: Vec<Duration>,
@@ -23,7 +22,6 @@ pub(crate) struct Surveys {
     shards: BTreeMap<ShardId, Known>,
 }
 
-/// The answers of one shard.
 #[derive(Clone, Debug, Default)]
 struct Known {
     /// Position of the next page, and the ready messages of the pages before.
@@ -41,7 +39,6 @@ struct Ready {
     oldest: Duration,
 }
 
-/// A survey to ask of a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Question {
     pub(crate) shard: ShardId,
@@ -49,7 +46,7 @@ pub(crate) struct Question {
     pub(crate) horizons: Vec<Duration>,
 }
 
-/// The totals of all shards, by each shard's last answer.
+/// By each shard's last answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) ready: u64,
@@ -68,12 +65,11 @@ impl Surveys {
         Self { horizons, rota: Rota::new(EVERY, AT_ONCE, now), shards: BTreeMap::new() }
     }
 
-    /// The time of the next question, with this number of shards.
     pub(crate) fn next(&self, shards: usize) -> Instant {
         self.rota.next(shards)
     }
 
-    /// Takes the questions to ask now. Answer each by `answered`.
+    /// Answer each by `answered`.
     pub(crate) fn take(&mut self, schedule: &Schedule, now: Instant) -> Vec<Question> {
         let question = |shard: ShardId| Question {
             shard,
@@ -83,7 +79,7 @@ impl Surveys {
         self.rota.take(schedule, now).into_iter().map(question).collect()
     }
 
-    /// Handles a shard's answer; a silent shard keeps its last answer.
+    /// A silent shard keeps its last answer.
     pub(crate) fn answered(&mut self, shard: ShardId, found: Survey) {
         let known = self.shards.entry(shard).or_default();
         (known.page, known.leased, known.due) = (found.next, found.leased, found.due);
@@ -94,7 +90,6 @@ impl Surveys {
         }
     }
 
-    /// Forgets a shard that is no longer owned.
     pub(crate) fn drop(&mut self, shard: ShardId) {
         self.shards.remove(&shard);
     }

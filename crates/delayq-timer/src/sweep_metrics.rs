@@ -11,7 +11,6 @@ use prometheus_client::registry::Unit;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// The metrics of sweeps; clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct SweepMetrics {
     pub(crate) looked_at: Counter,
@@ -22,13 +21,11 @@ pub(crate) struct SweepMetrics {
     pub(crate) seconds: Gauge<f64, AtomicU64>,
 }
 
-/// The label of metrics per kind of fault.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct OfKind {
     pub(crate) kind: &'static str,
 }
 
-/// The label of metrics per outcome of a sweep.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OfOutcome {
     outcome: &'static str,

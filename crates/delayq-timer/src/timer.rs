@@ -152,7 +152,7 @@ async fn identify(admin: &Admin) -> Result<(), Error> {
     }
 }
 
-/// Takes the lock on every shard; waits as long as the lock of a dead timer may last.
+/// Waits as long as the lock of a dead timer may last.
 async fn take_lock(client: &Client, owner: &str, lock: Duration) -> Result<(), Fault> {
     let shards: Vec<ShardId> = client.shards().shards().collect();
     let started = Instant::now();

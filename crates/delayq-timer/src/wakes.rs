@@ -3,7 +3,6 @@
 use delayq::protocol::{Listener, Notification, Owner, ShardId};
 use std::collections::BTreeSet;
 
-/// The listener, and the shards it listens to.
 pub(crate) struct Wakes {
     listener: Listener,
     shards: BTreeSet<ShardId>,

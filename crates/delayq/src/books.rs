@@ -7,7 +7,6 @@ use delayq_core::shard::ShardId;
 use delayq_core::verbs::count::{self, Numbers};
 use delayq_core::verbs::overview::{self, TopicHere};
 
-/// Topics to count in one step.
 const AT_ONCE: usize = 16;
 
 /// The position of the next step in a shard; the default is the beginning.
@@ -29,7 +28,6 @@ pub struct BooksPage {
     pub topics: Vec<(Topic, Option<u64>)>,
 }
 
-/// Counts the books of the next topics of a shard.
 pub(crate) async fn books(client: &Client, shard: ShardId, at: BooksAt) -> Result<BooksPage, Error> {
     let from = (at.page != 0).then_some(at.page);
     let page = client.calls.ask(overview::topics(shard, from), overview::read_topics).await?;
@@ -46,8 +44,7 @@ pub(crate) async fn books(client: &Client, shard: ShardId, at: BooksAt) -> Resul
     Ok(BooksPage { next, topics })
 }
 
-/// Returns the number of messages by which a topic's books are off. Only a count that completes in its first step is of
-/// one instant.
+/// Only a count that completes in its first step is of one instant.
 async fn off_by(client: &Client, shard: ShardId, topic: &Topic) -> Result<Option<u64>, Error> {
     let mut numbers = Numbers::default();
     let counted =

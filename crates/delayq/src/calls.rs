@@ -51,7 +51,6 @@ pub(crate) struct Calls {
     layout: SharedLayout,
 }
 
-/// The connection to a node, with shards of this node.
 pub(crate) type AtNode = (Arc<Link>, Vec<ShardId>);
 
 // === impl Calls ===
@@ -62,7 +61,6 @@ impl Calls {
         Self { scripts: Arc::new(scripts), durable: Arc::default(), layout }
     }
 
-    /// The same shards on a separate connection.
     pub(crate) fn apart(&self) -> Self {
         let Self { scripts, durable, layout } = self.clone();
         Self { scripts: Arc::new(scripts.another()), durable, layout }
@@ -72,10 +70,6 @@ impl Calls {
         self.scripts.nodes()
     }
 
-    /// The connection to the shard's node.
-    ///
-    /// # Errors
-    /// The node is unknown, or no node has the shard: nothing was sent.
     pub(crate) async fn link_of(&self, shard: ShardId) -> Result<Arc<Link>, Error> {
         self.nodes().of_shard(shard).await
     }
@@ -89,7 +83,7 @@ impl Calls {
         nowhere.into_iter().next().map_or(Ok(nodes), |(_, error)| Err(error))
     }
 
-    /// As [`Self::by_node`], but returns shards without a node separately.
+    /// Like [`Self::by_node`], with shards without a node apart.
     pub(crate) async fn placed(&self, shards: &[ShardId]) -> (Vec<AtNode>, Vec<(ShardId, Error)>) {
         let Grouped { nodes, nowhere } = self.nodes().group(shards, self.nodes().settings().deadline).await;
         let theirs = |which: Vec<usize>| which.into_iter().map(|i| shards[i]).collect();
@@ -107,12 +101,10 @@ impl Calls {
         &self.layout
     }
 
-    /// The calls that wait for replicas or a disk.
     pub(crate) fn durable(&self) -> &Durable {
         &self.durable
     }
 
-    /// The confirmations that the topic's writes wait for, if known.
     pub(crate) fn waits(&self, topic: &Topic) -> Waits {
         self.durable.waits(&topic.as_bytes())
     }
@@ -125,7 +117,6 @@ impl Calls {
         self.layout.shards()
     }
 
-    /// Sends one call, and reads the answer.
     pub(crate) async fn ask<A>(
         &self,
         call: Call,
@@ -135,7 +126,6 @@ impl Calls {
         Ok(read(answer?)?)
     }
 
-    /// Sends calls in one pipeline, and reads each answer.
     pub(crate) async fn ask_all<A>(
         &self,
         calls: Vec<Call>,
@@ -144,7 +134,6 @@ impl Calls {
         self.send_all(calls).await.into_iter().map(|reply| Ok(read(reply?)?)).collect()
     }
 
-    /// Sends calls in one pipeline. Returns one answer for each call.
     pub(crate) async fn send_all(&self, calls: Vec<Call>) -> Vec<Result<Value, Error>> {
         self.ride_alone(Rules::once(self), calls).await
     }
@@ -154,18 +143,16 @@ impl Calls {
         self.ride_plain(calls, None, self.deadline()).await
     }
 
-    /// Sends calls to one of several Redises, even if another node has the shards.
+    /// Asks this Redis even if another node has the shards.
     pub(crate) async fn send_at(&self, link: &Link, calls: Vec<Call>) -> Vec<Result<Value, Error>> {
         self.ride_plain(calls, Some(link), self.deadline()).await
     }
 
-    /// The deadline of a call that is sent now.
     fn deadline(&self) -> Instant {
         Rules::once(self).until
     }
 
-    /// Sends calls unchanged, by this deadline. Boxed, because the code that follows refusals uses this function
-    /// recursively.
+    /// Sends calls unchanged. Boxed, because the code that follows refusals uses this function recursively.
     fn ride_plain<'r>(
         &'r self,
         calls: Vec<Call>,

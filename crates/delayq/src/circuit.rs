@@ -19,7 +19,6 @@ use std::time::Duration;
 /// The pause between two probes, and so the maximum time that writes still go to the spool after Redis answers again.
 const REST: Duration = Duration::from_millis(100);
 
-/// The beginning of the error of a write that was not sent because the circuit is open.
 const NOT_SENT: &str = "known to be silent, and nothing was sent";
 
 /// The circuits of a producer. Cheap to clone: all clones share the same circuits.
@@ -33,11 +32,10 @@ pub(crate) struct Circuit {
 
 /// Shared with readers, and copied for each change; changes are rare.
 type State = Mutex<Arc<Open>>;
-/// The error of each silent node; the key is `None` for the only Redis.
 type Open = BTreeMap<Node, Arc<Error>>;
 type Node = Option<String>;
 
-/// A snapshot of the silent nodes, so that all writes of a call see the same state.
+/// All writes of a call see the same state.
 pub(crate) struct Outages<'c> {
     nodes: &'c Nodes,
     open: Arc<Open>,
@@ -49,17 +47,14 @@ struct Closing(Weak<State>, Node);
 // === impl Circuit ===
 
 impl Circuit {
-    /// If `spools`, writes can go to a spool.
     pub(crate) fn new(calls: Calls, spools: bool) -> Self {
         Self { opens: spools || calls.nodes().only().is_none(), calls, state: Arc::default() }
     }
 
-    /// Returns the error for a shard at a node that is known to be silent.
     pub(crate) fn outage(&self, shard: ShardId) -> Option<Error> {
         self.outages().of(shard).map(|outage| Error::clone(outage))
     }
 
-    /// Returns a snapshot of the silent nodes.
     pub(crate) fn outages(&self) -> Outages<'_> {
         Outages { nodes: self.calls.nodes(), open: Arc::clone(&lock(&self.state)) }
     }
@@ -75,7 +70,7 @@ impl Circuit {
         }
     }
 
-    /// Opens the circuit. Returns true if the circuit was closed before.
+    /// True if the circuit was closed before.
     fn open(&self, node: &Node, error: &Error) -> bool {
         let mut state = lock(&self.state);
         if state.contains_key(node) {
@@ -110,12 +105,10 @@ fn lock(state: &State) -> MutexGuard<'_, Arc<Open>> {
 // === impl Outages ===
 
 impl Outages<'_> {
-    /// Returns the error for a shard at a silent node.
     pub(crate) fn of(&self, shard: ShardId) -> Option<&Arc<Error>> {
         if self.is_none() { None } else { self.open.get(&self.nodes.label(shard)) }
     }
 
-    /// Returns true if no node is silent.
     pub(crate) fn is_none(&self) -> bool {
         self.open.is_empty()
     }

@@ -78,7 +78,7 @@ impl Settings {
         Self { nodes: Some(nodes), ..Self::new(link) }
     }
 
-    /// Checks that each option is in its range, without connecting.
+    /// Does not connect.
     fn check(&self) -> Result<(), Error> {
         PAYLOAD.check(self.max_payload_bytes)?;
         let links = self.nodes.iter().flat_map(NodeMap::nodes).map(|node| &node.link);

@@ -10,12 +10,11 @@ pub(crate) fn now() -> UnixMillis {
     SystemTime::now().into()
 }
 
-/// The wall-clock time of an instant, on this host's clock as set now: the clock may have been set since.
+/// By this host's clock as set now: the clock may have been set since.
 pub(crate) fn wall_time_of(instant: Instant) -> UnixMillis {
     now().set_by(-(instant.elapsed().as_millis() as i64))
 }
 
-/// The present instant, for measuring elapsed time later.
 #[allow(clippy::disallowed_methods, reason = "tokio's clock, which tests can pause")]
 pub(crate) fn instant() -> Instant {
     Instant::now()

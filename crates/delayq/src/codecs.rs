@@ -16,7 +16,6 @@ const BELIEVED: Duration = Duration::from_secs(10);
 /// Maximum number of known topics, and of topics that wait for a question: some 250 bytes each.
 const MOST_TOPICS: NonZeroUsize = NonZeroUsize::new(10_000).expect("10,000 is not 0");
 
-/// The compression of payloads.
 #[derive(Clone, Default)]
 pub(crate) enum Compression {
     #[default]
@@ -25,9 +24,8 @@ pub(crate) enum Compression {
     With(Arc<Dictionary>),
 }
 
-/// The known codecs of topics.
 pub(crate) struct Codecs {
-    /// The compression of each topic with the time of its expiry.
+    /// With the time of expiry.
     known: LruCache<Topic, (Compression, Instant)>,
     to_ask: Vec<Topic>,
     is_asking: bool,
@@ -36,7 +34,7 @@ pub(crate) struct Codecs {
 // === impl Compression ===
 
 impl Compression {
-    /// Returns the compressed payload; `None` if compression saves nothing.
+    /// `None` if compression saves nothing.
     pub(crate) fn compress(&self, payload: &[u8]) -> Option<Vec<u8>> {
         match self {
             Self::None => None,
@@ -55,7 +53,7 @@ impl Default for Codecs {
 }
 
 impl Codecs {
-    /// Returns the known compression of a topic. Also returns true if the caller has to start asking.
+    /// Also returns true if the caller has to start asking.
     pub(crate) fn of(&mut self, topic: &Topic, now: Instant) -> (Compression, bool) {
         let known = self.known.get(topic).cloned();
         if let Some((compression, until)) = &known
@@ -72,7 +70,7 @@ impl Codecs {
         (compression, !std::mem::replace(&mut self.is_asking, true))
     }
 
-    /// The topics of the next call; empty if no topic is left, and the caller stops.
+    /// Empty if no topic is left, and the caller stops.
     pub(crate) fn next_page(&mut self) -> Vec<Topic> {
         let left = self.to_ask.len().saturating_sub(MAX_IDS_A_CALL);
         let page = self.to_ask.split_off(left);
@@ -80,7 +78,6 @@ impl Codecs {
         page
     }
 
-    /// Records the compression of a topic.
     pub(crate) fn learn(&mut self, topic: &Topic, compression: Compression, now: Instant) {
         self.known.put(topic.clone(), (compression, now + BELIEVED));
     }

@@ -26,7 +26,6 @@ const MOST_WAITING: usize = 8;
 /// Maximum number of topics with a remembered durability: some 250 bytes each. A forgotten topic is refused once more.
 const MOST_TOPICS: NonZeroUsize = NonZeroUsize::new(10_000).expect("10,000 is not 0");
 
-/// The known durability of topics, and the connections for calls that wait.
 pub(crate) struct Durable {
     known: Mutex<LruCache<Vec<u8>, (Waits, Instant)>>,
     lanes: Mutex<BTreeMap<Waits, Arc<Lane>>>,
@@ -43,11 +42,9 @@ pub struct Confirmation {
     pub took: Duration,
 }
 
-/// Receives each confirmation.
 pub(crate) type Observer = Box<dyn Fn(Confirmation) + Send + Sync>;
 
-/// The connections for calls with the same wait. No connection is shared with other calls, which are therefore not held
-/// up by replicas or a disk that do not confirm.
+/// No connection is shared with other calls, which replicas or a disk that do not confirm must not hold up.
 struct Lane {
     waits: Waits,
     turns: Semaphore,
@@ -64,7 +61,7 @@ impl Default for Durable {
 }
 
 impl Durable {
-    /// The known wait of a topic; nothing if unknown.
+    /// Nothing if unknown.
     pub(crate) fn waits(&self, topic: &[u8]) -> Waits {
         let mut known = lock(&self.known);
         match known.get(topic) {
@@ -77,12 +74,10 @@ impl Durable {
         }
     }
 
-    /// Records the durability of a topic.
     pub(crate) fn learn(&self, topic: &[u8], asked: Durability) {
         lock(&self.known).put(topic.to_vec(), (Waits::from(asked), now() + BELIEVED));
     }
 
-    /// Sends calls with the same wait, over connections like those of `scripts`. Returns one answer for each call.
     pub(crate) async fn send(
         &self,
         scripts: &ScriptLink,
@@ -113,7 +108,7 @@ impl Durable {
         sent
     }
 
-    /// Sets the observer of confirmations; without effect if there is an observer already.
+    /// Without effect if there is an observer already.
     pub(crate) fn observe(&self, observer: Observer) {
         let _ = self.observer.set(observer);
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// The pause between two questions, and so the maximum time that generated ids avoid a node after its shards are back.
 const REST: Duration = Duration::from_millis(500);
 
-/// The nodes with lost shards, as far as a producer has met them. Cheap to clone: all clones share the same state.
+/// Nodes that lost shards, as met by a producer. Clones share the state.
 #[derive(Clone)]
 pub(crate) struct Emptied {
     calls: Calls,
@@ -36,8 +36,7 @@ impl Emptied {
         Self { calls, state: Arc::default() }
     }
 
-    /// Notes the node of a shard that does not exist there. An only Redis is not noted, because there is no
-    /// alternative.
+    /// An only Redis is not noted, because there is no alternative.
     pub(crate) fn note(&self, shard: ShardId, error: &Error) {
         if !matches!(error, Error::Uninitialised(_)) {
             return;
@@ -50,14 +49,13 @@ impl Emptied {
         }
     }
 
-    /// Returns true if the shard's node is known to have lost shards.
     pub(crate) fn has(&self, shard: ShardId) -> bool {
         let nodes = Arc::clone(&lock(&self.state));
         !nodes.is_empty() && self.calls.nodes().label(shard).is_some_and(|node| nodes.contains(&node))
     }
 }
 
-/// Asks for the shards of a node until all shards are there or elsewhere, or the producer has ended.
+/// Ends when all shards are there or elsewhere, or the producer has ended.
 async fn ask(calls: Calls, of: Forgetting) {
     let is_missing = |shard, reply: Result<_, Error>| match reply {
         Ok(reply) => matches!(deployment::read_asked(reply, shard), Ok(Asked::Missing)),

@@ -201,7 +201,6 @@ impl Error {
         }
     }
 
-    /// Returns true if Redis does not know the script.
     pub(crate) fn is_no_script(&self) -> bool {
         matches!(self, Self::Redis { code, .. } if code == "NOSCRIPT")
     }
@@ -256,12 +255,11 @@ impl Error {
     }
 }
 
-/// Reads the topic's durability from the beginning of a refusal.
 fn asked(detail: &str) -> Option<Durability> {
     detail.split(' ').next()?.parse().ok()
 }
 
-/// Reads two identities from a refusal: the deployment of the shard and the deployment of the caller.
+/// The deployment of the shard comes first, the deployment of the caller second.
 fn two_deployments(detail: &str) -> Option<(DeploymentId, DeploymentId)> {
     Some((detail.split(' ').next()?.parse().ok()?, detail.rsplit(' ').next()?.parse().ok()?))
 }

@@ -21,7 +21,6 @@ use tokio::sync::mpsc;
 /// overlap gains.
 const CUT: usize = 16;
 
-/// The limits of a pipeline, and the number of pipelines in flight.
 pub(crate) struct Gathering {
     pub(crate) max_items: usize,
     /// Maximum bytes, which only a single item may exceed.
@@ -29,18 +28,15 @@ pub(crate) struct Gathering {
     pub(crate) in_flight: usize,
 }
 
-/// An item that can be gathered.
 pub(crate) trait Gathered {
     /// Items of one key share a call.
     type Key: Copy + Eq + Hash;
 
     fn key(&self) -> Self::Key;
 
-    /// Approximate bytes of the item in a call.
     fn bytes(&self) -> usize;
 }
 
-/// Waiting items by key.
 struct Queues<T: Gathered> {
     queues: HashMap<T::Key, Queue<T>>,
     /// The keys with waiting items, the longest waiting key first.
@@ -49,11 +45,9 @@ struct Queues<T: Gathered> {
 
 struct Queue<T> {
     waiting: VecDeque<T>,
-    /// Number of pipelines in flight with items of this key.
     under_way: usize,
 }
 
-/// The items of one pipeline.
 struct Batch<T: Gathered> {
     items: Vec<T>,
     bytes: usize,
@@ -63,8 +57,7 @@ struct Batch<T: Gathered> {
 // === impl Gathering ===
 
 impl Gathering {
-    /// Passes incoming items to `send`, until no caller can add to the queue any more and every item is sent. Items
-    /// come one or several at a time.
+    /// Ends when no caller can add to the queue any more and every item is sent. Items come one or several at a time.
     pub(crate) async fn run<T, I, F>(self, mut queue: mpsc::UnboundedReceiver<I>, send: impl Fn(Vec<T>) -> F)
     where
         T: Gathered,
@@ -102,8 +95,8 @@ impl Gathering {
         }
     }
 
-    /// Returns the approximate number of items for the next pipeline: half of all items for the first of several
-    /// pipelines, so that the callers of one half work while Redis carries out the other half.
+    /// Half of all items for the first of several pipelines, so that the callers of one half work while Redis
+    /// carries out the other half.
     fn share<T: Gathered>(&self, queues: &Queues<T>, under_way: usize) -> usize {
         let waiting = queues.waiting();
         let is_cut = under_way == 0 && self.in_flight > 1 && waiting >= CUT;
@@ -134,15 +127,13 @@ impl<T: Gathered> Queues<T> {
         items.into_iter().for_each(|item| self.push(item));
     }
 
-    /// Takes in the items that have arrived.
     fn fill(&mut self, queue: &mut mpsc::UnboundedReceiver<impl IntoIterator<Item = T>>) {
         while let Ok(items) = queue.try_recv() {
             self.extend(items);
         }
     }
 
-    /// Returns true if another pipeline may be sent while `under_way` pipelines of `in_flight` are in flight: an item
-    /// waits for a key that may have a call.
+    /// True if another of `in_flight` pipelines may be sent: an item waits for a key that may have a call.
     fn may_go(&self, under_way: usize, in_flight: usize) -> bool {
         let each = self.each(in_flight);
         under_way < in_flight && self.order.iter().any(|key| self.queues[key].under_way < each)
@@ -195,7 +186,7 @@ impl<T: Gathered> Queues<T> {
 // === impl Batch ===
 
 impl<T: Gathered> Batch<T> {
-    /// Takes items as far as the limits allow. Returns true if there was room for any item.
+    /// True if there was room for any item.
     fn fill(&mut self, max_items: usize, max_bytes: usize, waiting: &mut VecDeque<T>) -> bool {
         let before = self.items.len();
         while let Some(item) = waiting.front() {
@@ -268,7 +259,7 @@ mod tests {
         assert_eq!(pipelines, [vec![('a', 1, 1), ('a', 3, 1), ('b', 2, 1)], vec![('b', 4, 1)]]);
     }
 
-    /// Gathers items; the test decides when each pipeline ends.
+    /// The test decides when each pipeline ends.
     struct Stage {
         sent: Mutex<Vec<Vec<Item>>>,
         count: AtomicUsize,

@@ -8,7 +8,7 @@ use delayq_core::shard::{ShardCount, ShardId};
 use delayq_core::target::Target;
 use tokio::sync::watch;
 
-/// The layout and the identity of a client's deployment, shared by all clones of the client.
+/// Shared by all clones of a client.
 #[derive(Clone)]
 pub(crate) struct SharedLayout {
     layout: watch::Sender<CallerLayout>,
@@ -25,7 +25,6 @@ pub struct Growth {
 // === impl SharedLayout ===
 
 impl SharedLayout {
-    /// Starts with the configured layout.
     pub(crate) fn configured(shards: ShardCount) -> Self {
         let layout = CallerLayout { layout: Layout::new(shards), asked: false };
         Self { layout: watch::Sender::new(layout), identity: watch::Sender::new(None) }
@@ -39,13 +38,12 @@ impl SharedLayout {
         self.layout.borrow().layout.shards()
     }
 
-    /// The shards where a message may be, the present shard first, then earlier shards from the latest to the oldest.
+    /// The present shard first, then earlier shards from the latest to the oldest.
     pub(crate) fn shards_of(&self, target: &Target) -> Vec<ShardId> {
         self.known().layout.placement_of(&target.id, target.group.as_ref()).newest_first().collect()
     }
 
-    /// Returns a shard that may have messages of a group and was not asked yet; `None` after all were asked. Call this
-    /// after asking each shard, because any call may meet a growth.
+    /// `None` after all shards were asked. Call this after asking each shard, because any call may meet a growth.
     pub(crate) fn next_shard_of(&self, group: &Group, asked: &[ShardId]) -> Option<ShardId> {
         let placement = self.known().layout.placement(group.as_str());
         placement.newest_first().find(|shard| !asked.contains(shard))
@@ -57,7 +55,6 @@ impl SharedLayout {
         Growth { shards, known }
     }
 
-    /// Learns the layout that a shard answered.
     pub(crate) fn learn(&self, found: &Layout) -> LayoutRelation {
         let mut relation = LayoutRelation::Same;
         self.layout.send_if_modified(|known| {
@@ -75,12 +72,10 @@ impl SharedLayout {
         relation
     }
 
-    /// The identity of the deployment, once a shard has reported the identity.
     pub(crate) fn identity(&self) -> Option<DeploymentId> {
         *self.identity.borrow()
     }
 
-    /// Follows the identity.
     pub(crate) fn identities(&self) -> watch::Receiver<Option<DeploymentId>> {
         self.identity.subscribe()
     }
@@ -99,7 +94,7 @@ impl SharedLayout {
         other.map_or(Ok(()), Err)
     }
 
-    /// Forgets the identity, because there is no deployment: a new deployment has a new identity.
+    /// Without a deployment: a new deployment has a new identity.
     pub(crate) fn forget_identity(&self) {
         self.identity.send_if_modified(|known| known.take().is_some());
     }

@@ -83,7 +83,7 @@ impl Holder {
         reports
     }
 
-    /// Moves leased messages that cannot be decoded to the dead letters, so that no other messages are blocked.
+    /// Moves messages that cannot be decoded to the dead letters, so that no other messages are blocked.
     async fn bury_unreadable(&self, unreadable: &[(Receipt, String)]) {
         if unreadable.is_empty() {
             return;

@@ -85,14 +85,12 @@ pub struct Link {
     doubted: watch::Sender<Instant>,
 }
 
-/// A connection with the time of its creation.
 #[derive(Clone)]
 pub(crate) struct Line {
     connected: Connected,
     since: Instant,
     /// Time of the last answer, in milliseconds after `since`.
     answered: Arc<AtomicU64>,
-    /// True once the peer has closed the connection.
     is_closed: Arc<AtomicBool>,
 }
 
@@ -104,7 +102,6 @@ impl Link {
         Self::marked(settings, Marks::default())
     }
 
-    /// A link to the Redis of a deployment; the marks tell the deployment from others.
     pub(crate) fn marked(settings: LinkSettings, marks: Marks) -> Self {
         Self::to(Arc::new(Master::new(settings, marks)), watch::Sender::new(now()))
     }
@@ -113,12 +110,11 @@ impl Link {
         Self { master, current: Mutex::new(None), connecting: tokio::sync::Mutex::new(None), doubted }
     }
 
-    /// A link to one of several Redises.
     pub(crate) fn named(name: &NodeName, settings: LinkSettings, marks: Marks) -> Self {
         Self::to(Arc::new(Master::named(name, settings, marks)), watch::Sender::new(now()))
     }
 
-    /// A link to a node of a cluster; all links to the node share the doubts.
+    /// All links to the node share the doubts.
     pub(crate) fn of_node(
         node: NodeOfCluster,
         doubted: impl FnOnce(Instant) -> watch::Sender<Instant>,
@@ -126,7 +122,6 @@ impl Link {
         Self::to(Arc::new(Master::of_node(node)), doubted(now()))
     }
 
-    /// Another connection to the same Redis.
     pub(crate) fn another(&self) -> Self {
         Self::to(Arc::clone(&self.master), self.doubted.clone())
     }
@@ -142,7 +137,6 @@ impl Link {
         self.doubted.send_modify(|doubted| *doubted = since.max(*doubted));
     }
 
-    /// Returns the master that this link connects to.
     pub(crate) fn master(&self) -> &Arc<Master> {
         &self.master
     }
@@ -157,17 +151,16 @@ impl Link {
         self.master.address()
     }
 
-    /// The name among several Redises; `None` if there is only one Redis, or for a node of a cluster.
     pub(crate) fn name(&self) -> Option<&NodeName> {
         self.master.name()
     }
 
-    /// The label that tells this link from the links of other nodes: the name, or the address.
+    /// The name, or the address.
     pub(crate) fn label(&self) -> &str {
         self.name().map_or(self.address(), NodeName::as_str)
     }
 
-    /// Asks every sentinel of the Redis now; `None` if there are no sentinels.
+    /// `None` if there are no sentinels.
     pub(crate) async fn sentinels(&self) -> Option<Vec<SentinelReport>> {
         self.master.sentinels().await
     }
@@ -180,12 +173,10 @@ impl Link {
         self.run_within(command, self.settings().deadline).await
     }
 
-    /// Runs one command and converts the answer to this type.
     pub(crate) async fn query<T: FromRedisValue>(&self, name: &str, command: &Cmd) -> Result<T, Error> {
         self.query_within(name, command, self.settings().deadline).await
     }
 
-    /// As [`Self::query`], within another deadline.
     pub(crate) async fn query_within<T: FromRedisValue>(
         &self,
         name: &str,
@@ -223,7 +214,6 @@ impl Link {
         Ok(answers.into_iter().map(read).collect())
     }
 
-    /// Runs round trips on a connection, with a deadline.
     pub(crate) async fn by_deadline<T, F>(
         &self,
         deadline: Duration,
@@ -266,7 +256,6 @@ impl Link {
         })
     }
 
-    /// Sends one pipeline on this connection.
     pub(crate) async fn exchange(
         &self,
         line: &Line,
@@ -284,8 +273,7 @@ impl Link {
         Ok(answers.map(|answer| answer.inspect_err(|error| self.note_answer(line, Some(error)))).collect())
     }
 
-    /// Returns the present connection, or makes a new one. Callers that arrive meanwhile wait for that connection, or
-    /// for the reason of the failure.
+    /// Callers that arrive during a connect wait for that connection, or for the reason of the failure.
     async fn line(&self) -> Result<Line, Error> {
         if let Some(line) = self.current() {
             return Ok(line);
@@ -315,7 +303,7 @@ impl Link {
         }
     }
 
-    /// The configuration of a connection. A close by the peer can only be noted over RESP3.
+    /// A close by the peer can only be noted over RESP3.
     fn noting(&self, is_closed: &Arc<AtomicBool>) -> AsyncConnectionConfig {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.settings().connect_timeout))
@@ -330,8 +318,7 @@ impl Link {
         })
     }
 
-    /// Treats a connection that was closed while idle like a connection that breaks during a call: the Redis is in
-    /// doubt.
+    /// A connection that closed while idle counts like a connection that breaks during a call: the Redis is in doubt.
     fn forget_closed(&self) {
         let closed = self.slot().clone().filter(|line| line.is_closed.load(Ordering::Relaxed));
         if let Some(line) = closed {
@@ -368,7 +355,7 @@ impl Link {
         }
     }
 
-    /// Stops using a connection; returns false if the connection was already replaced.
+    /// False if the connection was already replaced.
     fn give_up(&self, line: &Line) -> bool {
         let mut current = self.slot();
         let is_current = current.as_ref().is_some_and(|current| current.since == line.since);
@@ -402,13 +389,12 @@ impl Line {
         self.answered.store(self.since.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// Time of the last answer, or of the connection's creation if there was no answer.
+    /// The connection's creation if there was no answer.
     fn answered(&self) -> Instant {
         self.since + Duration::from_millis(self.answered.load(Ordering::Relaxed))
     }
 
-    /// Returns the answer of a round trip, unless the term of the Redis ends before: an answer of a former master may
-    /// be lost with that master.
+    /// Gives up when the term of the Redis ends: an answer of a former master may be lost with that master.
     async fn in_its_term<T>(&self, trip: impl Future<Output = T>) -> Result<T, Error> {
         let Some(term) = &self.connected.term else { return Ok(trip.await) };
         let address = self.connected.address.to_string();
@@ -424,7 +410,7 @@ impl Line {
     }
 }
 
-/// Returns the answer of a call by its deadline, including an answer that arrived in time but is read late.
+/// Includes an answer that arrived in time but is read late.
 async fn by_deadline<T>(deadline: Duration, call: impl Future<Output = T>) -> Option<T> {
     let mut call = pin!(call);
     match timeout(deadline, &mut call).await {

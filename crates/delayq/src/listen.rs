@@ -38,7 +38,7 @@ pub struct Listener {
 // === impl Listener ===
 
 impl Listener {
-    /// Starts to listen to one channel of these shards, on separate connections.
+    /// Uses separate connections.
     pub(crate) fn start(calls: &Calls, followed: Followed, shards: Vec<ShardId>) -> Self {
         let (shards_tx, changes) = mpsc::unbounded_channel();
         let (notify, notified) = mpsc::unbounded_channel();

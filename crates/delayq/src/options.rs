@@ -34,7 +34,6 @@ pub struct OutOfRange {
     pub range: Box<str>,
 }
 
-/// The allowed values of an option.
 pub(crate) struct Range<T> {
     option: &'static str,
     least: T,
@@ -48,7 +47,6 @@ impl<T: Copy + Debug + PartialOrd> Range<T> {
         Self { option, least, most }
     }
 
-    /// Returns the value of the option, if the value is in the range.
     pub(crate) fn check(&self, value: T) -> Result<T, OutOfRange> {
         if (self.least..=self.most).contains(&value) {
             return Ok(value);

@@ -83,8 +83,7 @@ impl Owner {
         calls.belongs(shard, found)
     }
 
-    /// Returns the identity of the deployment. If the client does not know the identity, the first of these shards is
-    /// asked.
+    /// Asks the first of these shards if the client does not know the identity.
     async fn identity(&self, shards: &[ShardId]) -> Option<DeploymentId> {
         let calls = &self.client.calls;
         if let (None, Some(&shard)) = (calls.shared_layout().identity(), shards.first())

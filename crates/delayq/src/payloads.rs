@@ -38,7 +38,7 @@ impl Payloads {
         Self(Arc::new(Inner { calls, codecs: Mutex::default(), dictionaries: Dictionaries::default() }))
     }
 
-    /// A message in stored form. A codec that is unknown or outdated is read in the background: no put waits for this.
+    /// A codec that is unknown or outdated is read in the background: no put waits for this.
     pub(crate) fn stored(&self, message: &Message) -> Envelope {
         let (compression, asks) = self.codecs().of(&message.topic, now());
         if asks {
@@ -50,7 +50,7 @@ impl Payloads {
         }
     }
 
-    /// Reads codecs until no topic is left to ask about.
+    /// Ends when no topic is left to ask about.
     async fn ask(self) {
         loop {
             let page = self.codecs().next_page();
@@ -63,8 +63,7 @@ impl Payloads {
         }
     }
 
-    /// Reads the codecs of at most 500 topics, with the dictionaries. Returns the first fault after all topics were
-    /// read.
+    /// At most 500 topics. Returns the first fault after all topics were read.
     pub(crate) async fn refresh_codecs(&self, topics: &[Topic]) -> Result<(), Error> {
         let described = self.0.calls.ask(settings::describe(FIRST, topics), settings::read).await?;
         let mut fault = None;
@@ -98,7 +97,6 @@ impl Payloads {
         Ok(self.keep(id, &bytes))
     }
 
-    /// Adds a dictionary.
     pub(crate) fn keep(&self, id: u32, bytes: &[u8]) -> Arc<Dictionary> {
         self.0.dictionaries.keep(id, bytes)
     }
@@ -107,8 +105,8 @@ impl Payloads {
         self.0.codecs.lock().expect("nothing panics while it holds the codecs")
     }
 
-    /// Restores compressed payloads. Returns the failure for each payload that cannot be restored; that payload stays
-    /// unchanged, and is still marked `zstd`. A dictionary that cannot be fetched is asked for once.
+    /// Returns the failure for each payload that cannot be restored; that payload stays unchanged, and is
+    /// still marked `zstd`. A dictionary that cannot be fetched is asked for once.
     pub(crate) async fn restore_all(
         &self,
         envelopes: impl Iterator<Item = &mut Envelope>,
@@ -139,7 +137,6 @@ impl Payloads {
     }
 }
 
-/// The policy of a topic, according to this shard.
 pub(crate) async fn policy(calls: &Calls, shard: ShardId, topic: &Topic) -> Result<Policy, Error> {
     let described = calls.ask(settings::describe(shard, [topic]), settings::read).await?;
     policy_of(&described.concat())

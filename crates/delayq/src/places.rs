@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 #[derive(Clone)]
 pub struct Places {
     calls: Calls,
-    /// The last version that was returned.
     told: u64,
     /// `None`: no shard ever moves.
     version: Option<PlacesVersion>,

@@ -25,7 +25,6 @@ use delayq_core::shard::{ShardCount, ShardId};
 use delayq_core::time::UnixMillis;
 use std::sync::Arc;
 
-/// Chooses the shards of messages. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Placing {
     calls: Calls,
@@ -44,21 +43,20 @@ impl Placing {
         Self { calls, payloads, spread: Arc::default(), circuit, emptied }
     }
 
-    /// The shard for messages with generated ids: the node is known, and not known to be silent or to have lost shards.
-    /// Messages of one pipeline share a shard, so that they share a call.
+    /// Its node is known, and not known to be silent or to have lost shards. Messages of one pipeline share a
+    /// shard, so that they share a call.
     pub(crate) fn present_shard(&self) -> ShardId {
         let (nodes, outages) = (self.calls.nodes(), self.circuit.outages());
         let avoid = |shard| !nodes.has_node(shard) || outages.of(shard).is_some() || self.emptied.has(shard);
         self.spread.present(self.calls.shards(), avoid)
     }
 
-    /// Notes a failed write to a shard: the node may be silent, or may have lost shards.
+    /// The node may be silent, or may have lost shards.
     pub(crate) fn note(&self, shard: ShardId, error: &Error) {
         self.circuit.note(shard, error);
         self.emptied.note(shard, error);
     }
 
-    /// Returns true if several nodes have the shards.
     pub(crate) fn has_other_nodes(&self) -> bool {
         self.calls.nodes().only().is_none()
     }
@@ -77,8 +75,7 @@ impl Placing {
         Some(Placed { message: Arc::new(message), place, ..put.clone() })
     }
 
-    /// Moves on to the next shard for messages with generated ids. At intervals, shards are asked for the number of
-    /// messages in the background: no put waits for this.
+    /// At intervals, shards are asked for the number of messages in the background: no put waits for this.
     pub(crate) fn next_shard(&self) -> ShardId {
         let shards = self.calls.shards();
         let look = self.spread.advance(shards);
@@ -105,7 +102,6 @@ impl Placing {
         self.spread.saw(shards, holds.into_iter());
     }
 
-    /// Returns the error for a shard at a node that is known to be silent.
     pub(crate) fn outage(&self, shard: ShardId) -> Option<Error> {
         self.circuit.outage(shard)
     }
@@ -118,7 +114,7 @@ impl Placing {
         &self.payloads
     }
 
-    /// Determines the shards of a message, and the id if there is none.
+    /// Also determines the id if there is none.
     pub(crate) fn place(
         &self,
         message: &mut Message,
@@ -130,8 +126,7 @@ impl Placing {
     }
 }
 
-/// Determines the shards of a message, and generates an id if there is none; `fallback` applies to a message without an
-/// id and a group.
+/// Generates an id if there is none; `fallback` applies to a message without an id and a group.
 fn places(
     known: &CallerLayout,
     message: &mut Message,

@@ -80,7 +80,7 @@ impl<'a> Probe<'a> {
         answers.map(|answer| group_steps::read_cancel(answer?).map(drop).map_err(Error::from)).collect()
     }
 
-    /// Sends calls, but not to a node that is known to be silent. Returns one answer for each call.
+    /// Skips nodes that are known to be silent. Returns one answer for each call.
     async fn send_all(&self, calls: Vec<Call>) -> Vec<Result<Value, Error>> {
         let Some(producer) = self.producer else { return self.client.calls.send_all(calls).await };
         let shards: Vec<ShardId> = calls.iter().map(|call| call.shard).collect();

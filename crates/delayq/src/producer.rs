@@ -116,7 +116,6 @@ impl PutError {
         }
     }
 
-    /// Returns a recommendation for the caller.
     fn advice(&self) -> String {
         match (self.error.fate(), self.error.advice(), &self.reference) {
             (Fate::Unknown, _, Some(Reference { id, .. })) => {
@@ -195,17 +194,16 @@ impl Producer {
         answers.into_iter().map(|answer| answer.expect("every message is refused or put")).collect()
     }
 
-    /// Returns the error for a shard at a node that is known to be silent.
     pub(crate) fn outage(&self, shard: ShardId) -> Option<Error> {
         self.circuit.outage(shard)
     }
 
-    /// Notes a failed call to a shard: the node may be silent, or may have lost shards.
+    /// The node may be silent, or may have lost shards.
     pub(crate) fn note(&self, shard: ShardId, error: &Error) {
         self.placing.note(shard, error);
     }
 
-    /// Checks a message, and determines id and shards.
+    /// Also checks the message.
     fn place(&self, mut message: Message, fallback: ShardId) -> Result<Placed, PutError> {
         let is_free = message.id.is_none() && message.group.is_none();
         let refused = |error| PutError { reference: None, error };

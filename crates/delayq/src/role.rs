@@ -172,17 +172,14 @@ impl Role {
         }
     }
 
-    /// True if the role follows wake-ups.
     pub(crate) const fn listens(self) -> bool {
         matches!(self, Self::Consumer | Self::Timer | Self::Forwarder | Self::Gateway | Self::Admin)
     }
 
-    /// True if the role counts listeners.
     pub(crate) const fn asks_who_listens(self) -> bool {
         matches!(self, Self::Forwarder | Self::Gateway | Self::Admin)
     }
 
-    /// True if the role walks over all keys.
     pub(crate) const fn sweeps(self) -> bool {
         matches!(self, Self::Timer | Self::Admin)
     }
@@ -203,7 +200,7 @@ impl Role {
     }
 }
 
-/// Returns the commands that a script names, in lower case.
+/// In lower case.
 fn commands_of(source: &str) -> BTreeSet<String> {
     let only_reads = source.starts_with("#!lua flags=no-writes");
     let code = source.lines().filter(|line| !line.trim_start().starts_with("--"));

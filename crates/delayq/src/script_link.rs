@@ -33,15 +33,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The connections to a deployment, and the scripts.
 pub(crate) struct ScriptLink {
     nodes: Nodes,
     scripts: Arc<Scripts>,
-    /// The durability of all calls.
     waits: Waits,
 }
 
-/// A call to send.
 #[derive(Clone, Copy)]
 pub(crate) struct Outgoing<'c> {
     pub(crate) call: &'c Call,
@@ -49,14 +46,12 @@ pub(crate) struct Outgoing<'c> {
     pub(crate) loads: bool,
 }
 
-/// The answer to a call.
 pub(crate) struct Sent {
     pub(crate) answer: Result<reply::Value, Error>,
     /// The node of the shard, if the topology chose it.
     pub(crate) node: Option<Arc<Link>>,
 }
 
-/// The connection and the deadline of a round trip.
 struct Way<'l> {
     link: &'l Link,
     line: Line,
@@ -70,12 +65,11 @@ impl ScriptLink {
         Self { nodes, scripts, waits: Waits::NOTHING }
     }
 
-    /// The same scripts over new connections.
     pub(crate) fn another(&self) -> Self {
         Self::new(self.nodes.another(), Arc::clone(&self.scripts))
     }
 
-    /// The same scripts over new connections, for calls with these waits.
+    /// New connections, for calls with these waits.
     pub(crate) fn waiting(&self, waits: Waits) -> Self {
         Self { waits, ..self.another() }
     }
@@ -88,8 +82,7 @@ impl ScriptLink {
         self.nodes.keys()
     }
 
-    /// Sends each call to the shard's node, or every call to `at`, with one pipeline for each node. Returns one answer
-    /// for each call.
+    /// With one pipeline for each node; `at`, if given, gets every call. Returns one answer for each call.
     pub(crate) async fn send(&self, calls: &[Outgoing<'_>], at: Option<&Link>, until: Instant) -> Vec<Sent> {
         if let Some(link) = at {
             let answers = Box::pin(self.send_to(link, calls, until)).await;
@@ -114,7 +107,6 @@ impl ScriptLink {
         sent.into_iter().map(|sent| sent.expect("a shard is at a node or nowhere")).collect()
     }
 
-    /// Sends calls to one node, in one pipeline.
     async fn send_to(
         &self,
         link: &Link,
@@ -128,7 +120,7 @@ impl ScriptLink {
         }
     }
 
-    /// Makes one round trip: loads scripts, sends the calls, and waits for confirmation.
+    /// Loads scripts, sends the calls, and waits for confirmation in one round trip.
     async fn trip(
         &self,
         Way { link, line, until }: &Way<'_>,
@@ -182,7 +174,6 @@ impl ScriptLink {
     }
 }
 
-/// Returns the time until a deadline.
 fn left(until: Instant) -> Duration {
     until.saturating_duration_since(clock::instant())
 }

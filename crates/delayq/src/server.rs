@@ -18,7 +18,6 @@ use std::time::Duration;
 
 /// The oldest Redis with the features that the scripts need (flags of scripts, sharded pub/sub).
 const OLDEST: (u64, u64) = (7, 0);
-/// The role of a server that takes writes.
 const MASTER: &str = "master";
 
 /// The oldest Redis with WAITAOF. Every Valkey reports this version or a newer version.
@@ -143,7 +142,7 @@ pub(crate) async fn check_each(
     foreign.map_or(Ok(nodes), Err)
 }
 
-/// Refuses two nodes that are the same Redis under different addresses.
+/// One Redis may appear under two addresses.
 fn check_are_several(nodes: &[Result<NodeFacts, Error>]) -> Result<(), Error> {
     let mut seen = HashMap::new();
     for node in nodes.iter().flatten().filter(|node| !node.facts.run_id.is_empty()) {
@@ -185,7 +184,6 @@ async fn check_node(
     Ok(NodeFacts { name: link.name().cloned(), address: link.address().to_owned(), shards, facts })
 }
 
-/// Adds the node's address to the error.
 fn of_node(link: &Link, error: Error) -> Error {
     match error {
         Error::Unfit(why) => Error::Unfit(format!("node {}: {why}", link.address())),

@@ -12,14 +12,11 @@ use std::time::Duration;
 /// Maximum bytes of a receipt, a delay and a word, rounded up.
 const RECEIPT_BYTES: usize = 256;
 
-/// A settlement of a message.
 #[derive(Clone, Copy)]
 pub(crate) enum Settlement<'s> {
     Ack(&'s Receipt),
-    /// With a lease; `None`: the topic's lease.
     Extend(&'s Receipt, Option<Duration>),
     Release(&'s Release),
-    /// With a reason.
     Bury(&'s Receipt, &'s str),
 }
 
@@ -42,7 +39,6 @@ impl<'s> Settlement<'s> {
         }
     }
 
-    /// Returns the approximate bytes of the settlement in a call.
     pub(crate) fn bytes(self) -> usize {
         RECEIPT_BYTES
             + match self {
@@ -61,7 +57,7 @@ impl<'s> Settlement<'s> {
     }
 }
 
-/// Settles messages in as few round trips as the limits allow. Returns one answer for each message, in order.
+/// In as few round trips as the limits allow. Returns one answer for each message, in order.
 pub(crate) async fn settle_all(calls: &Calls, all: &[Settlement<'_>]) -> Vec<Result<Settled, Error>> {
     let keyed = |(i, one): (usize, &Settlement<'_>)| (i, (one.verb(), one.receipt().shard), one.bytes());
     let batches = batches(all.iter().enumerate().map(keyed));

@@ -15,9 +15,7 @@ const SHARDS_A_LOOK: u16 = 64;
 /// to a shard that should be avoided.
 const TRIES: u32 = 64;
 
-/// The order in which shards get messages.
 pub(crate) struct Spread {
-    /// Counts the turns.
     turn: AtomicU32,
     state: Mutex<State>,
 }
@@ -27,7 +25,6 @@ struct State {
     /// The shard of each turn; empty: all shards in sequence.
     turns: Arc<[ShardId]>,
     shards: Option<ShardCount>,
-    /// The number of messages in each shard at the last count.
     holds: Vec<Option<u64>>,
     /// The first shard of the next count, and the time of that count.
     look_from: u16,
@@ -43,8 +40,7 @@ impl Default for Spread {
 }
 
 impl Spread {
-    /// The shard of the present turn. In place of a shard to avoid, another shard is chosen at random, so that no
-    /// neighbour gets the whole load.
+    /// In place of a shard to avoid, another shard is chosen at random, so that no neighbour gets the whole load.
     pub(crate) fn present(&self, shards: ShardCount, avoid: impl Fn(ShardId) -> bool) -> ShardId {
         let turn = self.turn.load(Ordering::Relaxed);
         let (order, known) = {
@@ -62,13 +58,12 @@ impl Spread {
         tried.find(|&shard| !avoid(shard)).unwrap_or_else(|| of_turn(turn))
     }
 
-    /// Moves on to the next turn. Returns the shards to count now; empty before the next count is due.
+    /// Returns the shards to count now; empty before the next count is due.
     pub(crate) fn advance(&self, shards: ShardCount) -> Vec<ShardId> {
         self.turn.fetch_add(1, Ordering::Relaxed);
         self.state().look(shards, now())
     }
 
-    /// Records the numbers of messages in shards, counted while there were this many shards.
     pub(crate) fn saw(&self, shards: ShardCount, holds: impl Iterator<Item = (ShardId, u64)>) {
         self.state().saw(shards, holds);
     }
@@ -81,7 +76,7 @@ impl Spread {
 // === impl State ===
 
 impl State {
-    /// The shards to count now; empty before the next count is due.
+    /// Empty before the next count is due.
     fn look(&mut self, shards: ShardCount, now: Instant) -> Vec<ShardId> {
         if self.shards != Some(shards) {
             // Counts under fewer shards say nothing about the new shards.

@@ -28,25 +28,20 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// The connections of one client.
 pub(crate) struct Nodes {
     keys: Keys,
     place: Place,
 }
 
-/// Notifies when a shard may have moved to another node.
 #[derive(Clone)]
 pub(crate) enum PlacesVersion {
-    /// Of several Redises.
     Several(watch::Receiver<Told>),
-    /// Of a cluster.
     Cluster(watch::Receiver<View>),
 }
 
 enum Place {
-    /// One Redis, with or without sentinels.
     One(Arc<Link>),
-    /// Several Redises, in the order of the map.
+    /// In the order of the map.
     Several(Homes, Vec<Arc<Link>>),
     Cluster(ClusterLinks),
 }
@@ -54,7 +49,7 @@ enum Place {
 // === impl Nodes ===
 
 impl Nodes {
-    /// Connects on first use; a map, if given, names the nodes.
+    /// Connects on first use.
     pub(crate) fn new(settings: LinkSettings, map: Option<NodeMap>, keys: Keys) -> Self {
         let place = match (map, settings.url.parse()) {
             (Some(map), _) => Place::several(map, &keys),
@@ -70,7 +65,6 @@ impl Nodes {
         Self { keys, place }
     }
 
-    /// New connections to the same nodes.
     pub(crate) fn another(&self) -> Self {
         let place = match &self.place {
             Place::One(link) => Place::One(Arc::new(link.another())),
@@ -86,7 +80,7 @@ impl Nodes {
         &self.keys
     }
 
-    /// The connection settings; among several Redises, the settings of the first Redis.
+    /// Among several Redises, the settings of the first.
     pub(crate) fn settings(&self) -> &LinkSettings {
         match &self.place {
             Place::One(link) => link.settings(),
@@ -95,7 +89,6 @@ impl Nodes {
         }
     }
 
-    /// The address of the deployment, without secrets.
     pub(crate) fn address(&self) -> String {
         match &self.place {
             Place::Several(_, links) => {
@@ -105,12 +98,10 @@ impl Nodes {
         }
     }
 
-    /// Returns true for a Redis Cluster.
     pub(crate) fn is_cluster(&self) -> bool {
         matches!(self.place, Place::Cluster(_))
     }
 
-    /// The connection to the only Redis; `None` for several Redises or a cluster.
     pub(crate) fn only(&self) -> Option<&Arc<Link>> {
         match &self.place {
             Place::One(link) => Some(link),
@@ -118,7 +109,7 @@ impl Nodes {
         }
     }
 
-    /// The map of several Redises; `None` for one Redis or a cluster.
+    /// `None` for one Redis or a cluster.
     pub(crate) fn map(&self) -> Option<&NodeMap> {
         match &self.place {
             Place::Several(homes, _) => Some(homes.map()),
@@ -126,7 +117,7 @@ impl Nodes {
         }
     }
 
-    /// Returns true if a node may have the shard; the map may be older than a growth.
+    /// The map may be older than a growth.
     pub(crate) fn has_node(&self, shard: ShardId) -> bool {
         match &self.place {
             Place::Several(homes, _) => homes.home(shard).is_some(),
@@ -134,8 +125,7 @@ impl Nodes {
         }
     }
 
-    /// The name of the shard's node among several Redises; `None` if the node is unknown, or for one Redis or a
-    /// cluster.
+    /// `None` if the node is unknown, or for one Redis or a cluster.
     pub(crate) fn name(&self, shard: ShardId) -> Option<&NodeName> {
         match &self.place {
             Place::Several(homes, _) => homes.home(shard).map(|node| &homes.map().nodes()[node].name),
@@ -143,7 +133,7 @@ impl Nodes {
         }
     }
 
-    /// Notes that a shard records this node among several Redises. Returns true if the node exists.
+    /// True if the node exists.
     pub(crate) fn learn(&self, shard: ShardId, node: &NodeName) -> bool {
         match &self.place {
             Place::Several(homes, _) => homes.learn(shard, node),
@@ -151,7 +141,6 @@ impl Nodes {
         }
     }
 
-    /// The connection to one of several Redises.
     pub(crate) fn named(&self, node: &NodeName) -> Option<&Arc<Link>> {
         match &self.place {
             Place::Several(_, links) => links.iter().find(|link| link.name() == Some(node)),
@@ -159,8 +148,7 @@ impl Nodes {
         }
     }
 
-    /// The label of the shard's node: the name, or the address. `None` for one Redis, or if no node is known to have
-    /// the shard.
+    /// The name, or the address. `None` for one Redis, or if no node is known to have the shard.
     pub(crate) fn label(&self, shard: ShardId) -> Option<String> {
         match &self.place {
             Place::One(_) => None,
@@ -172,10 +160,6 @@ impl Nodes {
         }
     }
 
-    /// The connection to the shard's node.
-    ///
-    /// # Errors
-    /// No node is known to have the shard: nothing was sent.
     pub(crate) async fn of_shard(&self, shard: ShardId) -> Result<Arc<Link>, Error> {
         let Grouped { nodes, nowhere } = self.group(&[shard], self.settings().deadline).await;
         let nowhere = nowhere.into_iter().next().map(|(_, error)| error);
@@ -183,7 +167,7 @@ impl Nodes {
         node.ok_or_else(|| nowhere.expect("a shard is at a node or nowhere"))
     }
 
-    /// Groups shards by node. An unknown slot map is awaited for at most `within`.
+    /// An unknown slot map is awaited for at most `within`.
     pub(crate) async fn group(&self, shards: &[ShardId], within: Duration) -> Grouped {
         match &self.place {
             _ if shards.is_empty() => Grouped::default(),
@@ -199,10 +183,7 @@ impl Nodes {
         }
     }
 
-    /// The connections to all nodes; in a cluster, to the masters with slots, sorted by address.
-    ///
-    /// # Errors
-    /// No node of the cluster answers with the slot map.
+    /// In a cluster, the masters with slots, sorted by address.
     pub(crate) async fn all(&self) -> Result<Vec<Arc<Link>>, Error> {
         match &self.place {
             Place::One(link) => Ok(vec![Arc::clone(link)]),
@@ -211,14 +192,13 @@ impl Nodes {
         }
     }
 
-    /// Records the redirections of slots that cluster nodes answered.
     fn moved(&self, slots: &[(u16, Node)]) {
         if let Place::Cluster(links) = &self.place {
             links.board().moved(slots);
         }
     }
 
-    /// Follows the placement of shards; `None` for one Redis.
+    /// `None` for one Redis.
     pub(crate) fn places_version(&self) -> Option<PlacesVersion> {
         match &self.place {
             Place::One(_) => None,
@@ -227,8 +207,7 @@ impl Nodes {
         }
     }
 
-    /// The sentinels' present answers for each Redis with sentinels, with the address of that Redis. Cluster nodes have
-    /// no sentinels.
+    /// By address of the Redis. Cluster nodes have no sentinels.
     pub(crate) async fn sentinels(&self) -> Vec<(String, Vec<SentinelReport>)> {
         let links = if self.is_cluster() { Vec::new() } else { self.all().await.unwrap_or_default() };
         let report =
@@ -280,7 +259,7 @@ impl PlacesVersion {
         }
     }
 
-    /// Waits for a version other than `version`; `None` after the client is dropped. Cancel safe.
+    /// `None` after the client is dropped. Cancel safe.
     pub(crate) async fn other_than(&mut self, version: u64) -> Option<u64> {
         Some(match self {
             Self::Several(told) => told.wait_for(|told| told.version != version).await.ok()?.version,

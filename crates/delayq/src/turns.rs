@@ -12,8 +12,7 @@ const NOISE: f64 = 1000.0;
 /// another weight differs from this weight.
 const MEAN_WEIGHT: f64 = 4.0;
 
-/// The shard of each turn, for as many turns as the weights need. A shard with `None` has an unknown number of
-/// messages.
+/// As many turns as the weights need. A shard with `None` has an unknown number of messages.
 pub(crate) fn turns(holds: &[Option<u64>]) -> Vec<ShardId> {
     let weights = weights(holds);
     let divisor = weights.iter().copied().fold(0, gcd).max(1);
@@ -27,7 +26,7 @@ pub(crate) fn turns(holds: &[Option<u64>]) -> Vec<ShardId> {
     order.into_iter().map(|(_, shard)| ShardId::new(shard)).collect()
 }
 
-/// The weight of each shard: 1 to 16.
+/// 1 to 16.
 fn weights(holds: &[Option<u64>]) -> Vec<u32> {
     let known: Vec<f64> = holds.iter().flatten().map(|&messages| messages as f64 + NOISE).collect();
     let mean = known.iter().sum::<f64>() / known.len().max(1) as f64;

@@ -64,7 +64,6 @@ struct Program {
     input: ChildStdin,
 }
 
-/// A program's report about a message.
 enum Said {
     Put { id: String, at_ms: u64 },
     Took { id: String, event: Event },
@@ -97,7 +96,7 @@ fn named(given: &str) -> Named {
     (name.to_owned(), command.split_whitespace().map(str::to_owned).collect())
 }
 
-/// Runs the outages of a shape on a separate thread, whose name prefixes failures.
+/// On a separate thread, whose name prefixes failures.
 fn start<S: Scene>(clients: &[Named]) -> thread::JoinHandle<()> {
     let clients = clients.to_vec();
     let run = move || {
@@ -138,7 +137,7 @@ impl<S: Scene> Run<S> {
         run
     }
 
-    /// Goes through all kinds of outages in turn, each for a random time, then checks the programs' reports.
+    /// In turn, each for a random time, then checks the programs' reports.
     async fn through_all(mut self) {
         let (mut sizes, mut files_before) = (Vec::new(), Vec::new());
         let (count, kinds) = (self.plan.count, if self.plan.is_long { S::KINDS } else { S::OF_CLIENTS });
@@ -222,7 +221,6 @@ impl<S: Scene> Run<S> {
         (took, is_first)
     }
 
-    /// Ends the loads, and waits until everything is delivered.
     async fn drain(&self) {
         let mut programs = self.programs.lock().await;
         for program in &mut *programs {
@@ -287,7 +285,7 @@ impl Program {
         put.iter().any(|id| took.contains_key(id)).then_some(*delivery)
     }
 
-    /// Ends the run and checks it: only messages accepted within a window may be lost or repeated.
+    /// Only messages accepted within a window may be lost or repeated.
     async fn end_and_check<S: Scene>(self, lost: &[Window], windows: &[Window]) {
         let Self { name, mut process, input } = self;
         drop(input);

@@ -186,7 +186,6 @@ async fn pair(program: Option<String>) -> Vec<RedisServer> {
     vec![master, replica]
 }
 
-/// Number of answers with this error.
 async fn refused(server: &RedisServer, code: &str) -> u64 {
     let count = server.field(&format!("errorstat_{code}")).await;
     count.strip_prefix("count=").and_then(|count| count.parse().ok()).unwrap_or(0)

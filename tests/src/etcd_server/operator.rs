@@ -81,7 +81,6 @@ impl EtcdCluster {
         self.call("/v3/kv/deleterange", &json!({ "key": base64(from), "range_end": base64(before) })).await;
     }
 
-    /// A call of etcd's JSON gateway.
     async fn call(&self, path: &str, body: &Value) {
         let member = &self.members[0];
         let answer =
@@ -92,7 +91,6 @@ impl EtcdCluster {
     }
 }
 
-/// Standard Base64, with padding.
 fn base64(text: &str) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut coded = String::new();

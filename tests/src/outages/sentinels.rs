@@ -109,13 +109,11 @@ impl Scene for SentinelScene {
     }
 }
 
-/// `count` of three sentinels.
 fn some(count: usize) -> Vec<usize> {
     let first = fastrand::usize(..3);
     (0..count).map(|n| (first + n) % 3).collect()
 }
 
-/// Resets every client connection.
 async fn reset(master: &RedisServer) {
     for of in ["normal", "pubsub"] {
         master.command::<()>(&["CLIENT", "KILL", "TYPE", of]).await;

@@ -13,7 +13,6 @@ use tokio::time::Instant;
 const CHUNKS_HELD: usize = 1024;
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// How the stream is cut into pieces that an armed loss can count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
     /// Not cut.
@@ -22,7 +21,6 @@ pub(super) enum Framing {
     Resp,
 }
 
-/// A direction of a connection.
 #[derive(Clone, Copy)]
 pub(super) struct Way<'a> {
     pub(super) direction: Direction,
@@ -42,7 +40,6 @@ struct Chunk {
     came: Instant,
 }
 
-/// An armed fault's effect on a piece.
 #[derive(Debug, PartialEq, Eq)]
 enum Strike {
     None,

@@ -14,7 +14,6 @@ use redis::{Client, IntoConnectionInfo as _};
 /// Time until a killed test's database is free again.
 const TAKEN_MS: u64 = 30 * 60 * 1000;
 
-/// A database. Dropping the database empties and releases it.
 #[derive(Debug)]
 pub(super) struct Database {
     given: String,

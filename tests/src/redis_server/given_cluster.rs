@@ -22,7 +22,6 @@ static HOLDERS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 #[derive(Debug)]
 pub(super) struct GivenCluster {
     masters: Masters,
-    /// The holding test.
     holder: String,
     /// Locked while open.
     _lock: File,
@@ -57,7 +56,6 @@ impl GivenCluster {
         Some(Self { masters, holder, _lock: lock })
     }
 
-    /// The URL of the key's master.
     pub(super) async fn master_of(&self, key: &str) -> RedisResult<&str> {
         let slot: u16 = run(&self.masters.urls[0], &["CLUSTER", "KEYSLOT", key]).await?;
         let has = |(first, last, _): &&(u16, u16, usize)| (*first..=*last).contains(&slot);
@@ -99,7 +97,7 @@ impl Drop for GivenCluster {
 // === impl Masters ===
 
 impl Masters {
-    /// The masters, according to the first node of the URL.
+    /// According to the first node of the URL.
     async fn of(url: &str) -> Self {
         let rest = url.strip_prefix("redis+cluster://").expect("the URL of a cluster without TLS");
         let (login, nodes) = rest.rsplit_once('@').map_or(("", rest), |(login, nodes)| (login, nodes));

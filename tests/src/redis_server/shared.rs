@@ -23,12 +23,10 @@ pub struct SharedRedis {
     url: String,
     /// The TCP URL at [`Self::address`], even if clients use sentinels.
     direct_url: String,
-    /// The harness's own URL.
     own_url: String,
     whose: Whose,
 }
 
-/// The owner of the server.
 #[derive(Debug)]
 enum Whose {
     /// The test, without restrictions.
@@ -44,7 +42,7 @@ enum Whose {
 // === impl SharedRedis ===
 
 impl SharedRedis {
-    /// The Redis of a [`RedisServer`], without restrictions.
+    /// Without restrictions.
     pub(super) fn of_test(port: u16, password: Option<&str>, socket: &str, shape: RedisShape) -> Self {
         let address = format!("127.0.0.1:{port}");
         let scheme = if shape == RedisShape::Cluster { "redis+cluster" } else { "redis" };

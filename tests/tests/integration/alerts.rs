@@ -31,12 +31,10 @@ const SHORTER: [(&str, &str); 8] = [
     ("_seconds) > 900", "_seconds) > 2"),
 ];
 
-/// A deployment, its forwarder's destination, and a Prometheus that watches.
 struct Stack {
     redis: RedisServer,
     destination: RedisServer,
     folder: Folder,
-    /// Admin ports of timer, forwarder and compensator.
     ports: [u16; 3],
     timer: Process,
     nats: NatsServer,
@@ -169,7 +167,7 @@ async fn checks(configuration: PathBuf) -> u16 {
     port
 }
 
-/// A Prometheus that scrapes these ports, and its own endpoint.
+/// Also its endpoint.
 async fn prometheus(folder: &Folder, ports: &[u16]) -> (Process, AdminEndpoint) {
     fs::write(folder.join("alerts.yaml"), quickened()).unwrap();
     let text = format!(
@@ -188,7 +186,6 @@ async fn prometheus(folder: &Folder, ports: &[u16]) -> (Process, AdminEndpoint) 
     (process, AdminEndpoint::at(address))
 }
 
-/// Copies a folder of files.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for file in fs::read_dir(from).unwrap() {
@@ -197,7 +194,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Counts phantom messages of the first topic as accepted.
+/// The messages were never put.
 async fn accept(redis: &SharedRedis, by: i32) {
     let () = redis.command(&["HINCRBY", "{dq:0}:stats", "accepted:1", &by.to_string()]).await;
 }

@@ -15,11 +15,9 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-/// A client, in a folder of its own below that of the deployment.
 struct Client<'a> {
     language: &'static str,
     folder: &'a Path,
-    /// The URL of the deployment's Redis.
     url: &'a str,
 }
 
@@ -110,7 +108,6 @@ async fn a_first_program_of_a_client_does_not_hang_on_what_a_page_before_has_fin
     assert_eq!(audited.code, Some(0), "{audited:?}");
 }
 
-/// What stands between these two, each time.
 fn between<'t>(text: &'t str, from: &str, to: &str) -> Vec<&'t str> {
     text.split(from).skip(1).filter_map(|rest| rest.split(to).next()).collect()
 }

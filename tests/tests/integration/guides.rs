@@ -14,7 +14,6 @@ use delayq_tests::process::{Process, Signal, Stream};
 use delayq_tests::redis_server::RedisServer;
 use std::process::Command;
 
-/// A deployment, and a folder with its `delayq.toml`.
 struct Place {
     deployment: Deployment<RedisServer>,
     folder: Folder,
@@ -28,7 +27,7 @@ impl Place {
         Self { deployment, folder: Folder::new("guide") }
     }
 
-    /// Writes `delayq.toml`: the deployment, and a block of a guide.
+    /// A block of a guide follows the deployment.
     fn configure(&self, block: &str) {
         let own = self.deployment.sections();
         let text = format!("{own}[admin]\nlisten = \"\"\n[etcd]\nenabled = false\n{block}");
@@ -48,7 +47,7 @@ impl Place {
         process.text(Stream::Out)
     }
 
-    /// The payload of a message, once there is one.
+    /// Waits for the message.
     async fn payload(&self, topic: &str, id: &str) -> String {
         let admin = Admin::new(self.deployment.client.clone());
         let (topic, target) = (Topic::new(topic).unwrap(), Target::from(MessageId::own(id).unwrap()));

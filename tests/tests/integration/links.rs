@@ -43,7 +43,6 @@ fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("` `")
 }
 
-/// The targets of a text's links: `[…](target)`.
 fn targets(text: &str) -> Vec<String> {
     let prose = prose(text).iter().map(|line| without_code(line)).collect::<Vec<_>>().join("\n");
     let mut targets = Vec::new();
@@ -83,7 +82,6 @@ fn anchors(text: &str) -> BTreeSet<String> {
     anchors
 }
 
-/// A path without `.` and `..`.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -96,7 +94,6 @@ fn plain(path: &Path) -> PathBuf {
     plain
 }
 
-/// The dead links of a page.
 fn dead(page: &Path, text: &str) -> Vec<String> {
     let mut dead = Vec::new();
     for target in targets(text) {

@@ -24,7 +24,6 @@ struct Exported {
 /// By query name; a histogram by the common beginning of its series.
 type All = BTreeMap<String, Exported>;
 
-/// The sections of the page, with the processes that export their metrics.
 const SECTIONS: [(&str, &[usize]); 5] = [
     ("Every process", &[0, 1, 2, 3]),
     ("Timer", &[0]),
@@ -68,7 +67,6 @@ fn parse(text: &str) -> All {
     all
 }
 
-/// The labels of a sample: `name{a="x",b="y"} 1`.
 fn labels(sample: &str) -> Vec<String> {
     let mut labels = Vec::new();
     let Some((_, mut rest)) = sample.split_once('{') else { return labels };
@@ -80,7 +78,6 @@ fn labels(sample: &str) -> Vec<String> {
     labels
 }
 
-/// Faults of a metric's name.
 fn faults(name: &str, metric: &Exported) -> Vec<String> {
     let mut faults = Vec::new();
     let mut rule = |holds: bool, rule: &str| {
@@ -145,7 +142,6 @@ fn sections(page: &str) -> BTreeMap<String, Vec<String>> {
     sections
 }
 
-/// A timer, a forwarder, a compensator and a gateway, at work.
 struct Run {
     _deployment: Deployment,
     _folder: Folder,

@@ -26,7 +26,6 @@ fn asked_by(name: &str, version: &str) -> (Output, Option<Vec<u8>>) {
     (done, fs::read(folder.join("answer")).ok())
 }
 
-/// The version of etcd-client in Cargo.lock.
 fn locked() -> String {
     let lock = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.lock")).unwrap();
     let behind = lock.split_once("name = \"etcd-client\"\nversion = \"").unwrap().1;

@@ -4,7 +4,7 @@ use crate::shell::{read, root};
 use serde_json::Value;
 use std::fs;
 
-/// Returns the text value of a TOML key that has a line to itself.
+/// The key has a line to itself.
 fn told(file: &str, key: &str) -> String {
     let page = read(file);
     let value = page.lines().find_map(|line| line.strip_prefix(key)?.trim().strip_prefix('='));

@@ -4,7 +4,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Stands for a section without a table.
 const NO_SECTION: &str = "";
 
 fn root() -> PathBuf {

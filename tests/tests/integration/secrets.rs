@@ -14,7 +14,7 @@ use place::{Login, OPEN, Place, SINKS, VARIABLE, Values};
 use planted::Planted;
 use std::path::{Path, PathBuf};
 
-/// Outputs with their sources, none of which may hold a secret.
+/// None may hold a secret.
 #[derive(Default)]
 struct Heard(Vec<(String, String)>);
 
@@ -25,7 +25,7 @@ impl Heard {
         self.0.push((place.into(), text.into()));
     }
 
-    /// Records the output of a command, which must not be empty.
+    /// The output must not be empty.
     async fn run(&mut self, what: &str, binary: Binary) {
         let finished = binary.env("RUST_BACKTRACE", "full").run(b"", LONG).await;
         let text = format!("{}\n{}", finished.stdout, finished.stderr);

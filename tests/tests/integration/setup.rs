@@ -34,7 +34,7 @@ impl System {
         Self { folder, policy }
     }
 
-    /// Runs the script; returns the exit status, and the policy for starting servers meanwhile.
+    /// Returns the exit status, and the policy for starting servers meanwhile.
     fn set_up(&self) -> (ExitStatus, String) {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/setup.sh");
         let mut command = Command::new("/bin/bash");

@@ -38,7 +38,6 @@ const LANGUAGES: [&str; 7] = ["sh", "text", "toml", "sql", "python", "rust,no_ru
 /// Separates the outputs of consecutive blocks.
 const BORDER: &str = "=== the next block ===";
 
-/// A fenced block, the comment above, and the expected output.
 #[derive(Debug, PartialEq, Eq)]
 struct Block {
     language: String,
@@ -100,7 +99,6 @@ pub(crate) fn read(page: &str) -> String {
     fs::read_to_string(root().join(page)).unwrap_or_else(|error| panic!("{page}: {error}"))
 }
 
-/// The pages, by repository path.
 fn guides() -> Vec<String> {
     let folder = fs::read_dir(root().join("docs/guides")).unwrap();
     let names = folder.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -109,7 +107,6 @@ fn guides() -> Vec<String> {
     guides
 }
 
-/// The block of the page that begins so.
 pub(crate) fn block(page: &str, begins: &str) -> String {
     let found = blocks(&read(page)).into_iter().find(|block| block.text.starts_with(begins));
     found.unwrap_or_else(|| panic!("{page} has no block {begins:?}")).text
@@ -121,7 +118,7 @@ fn runs(page: &str, block: &Block) -> bool {
         && !NOT_RUN.iter().any(|(on, begins, _)| *on == page && block.text.starts_with(begins))
 }
 
-/// A shell in this folder whose PATH begins with this build's programs.
+/// The PATH begins with this build's programs.
 pub(crate) fn shell(folder: &Path, script: &str) -> Process {
     let programs = Binary::path("delayq").parent().unwrap().to_owned();
     let mut command = Command::new("bash");
@@ -155,7 +152,7 @@ async fn run(page: &str) {
     run_all(&[page]).await;
 }
 
-/// Runs pages in sequence, in the deployment that the first page starts.
+/// In sequence, in the deployment that the first page starts.
 async fn run_all(pages: &[&str]) {
     run_all_in(&Folder::new("page"), pages).await;
 }

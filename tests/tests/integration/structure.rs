@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 /// The libraries, whose imports come from the defining module.
 const LIBRARIES: [&str; 3] = ["delayq-core", "delayq", "delayq-spool"];
-/// The programs and their private libraries.
 const PROGRAMS: [&str; 8] = [
     "delayq-service",
     "delayq-cluster",
@@ -70,7 +69,6 @@ fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// The paths inside the crate in a module's text.
 fn paths(module: &Module, text: &str) -> Vec<Module> {
     let code: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
     let code = code.join("\n");

@@ -58,7 +58,6 @@ impl Acl {
     }
 }
 
-/// Permissions of a role.
 struct Rights {
     role: Role,
     user: String,
@@ -105,7 +104,7 @@ impl Rights {
     }
 }
 
-/// Returns the commands that create an etcd user; none for a role that does not use etcd.
+/// None for a role that does not use etcd.
 fn etcd(role: Role, user: &str, config: &CliConfig) -> Vec<String> {
     let permission = match role {
         Role::Timer | Role::Admin => "readwrite",

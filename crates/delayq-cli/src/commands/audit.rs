@@ -96,15 +96,11 @@ impl Line {
     }
 }
 
-/// The books of every topic as JSON.
-///
-/// # Errors
-/// Redis cannot be used.
 pub(super) async fn books(context: &Context) -> Result<Vec<Value>, Fault> {
     Ok(lines(context, Vec::new()).await?.iter().map(Line::json).collect())
 }
 
-/// The books of the given topics; of every topic if none is given.
+/// Every topic's books if none is given.
 async fn lines(context: &Context, topics: Vec<Topic>) -> Result<Vec<Line>, Fault> {
     let admin = context.admin();
     let topics = if topics.is_empty() { admin.topics().await.map_err(of_core)? } else { topics };
@@ -128,10 +124,6 @@ async fn audit_bodies(context: &Context) -> Result<(), Fault> {
     }
 }
 
-/// Audits the deployment, with a counter on a terminal.
-///
-/// # Errors
-/// Redis cannot be used.
 pub(super) async fn audited(context: &Context) -> Result<Audited, Fault> {
     let bar = if context.output.lively { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
     let audit = context.admin().audit(|looked_at| bar.set_position(looked_at)).await;
@@ -139,7 +131,6 @@ pub(super) async fn audited(context: &Context) -> Result<Audited, Fault> {
     audit.map_err(of_core)
 }
 
-/// An audit as text.
 pub(super) fn report(context: &Context, audit: &Audited) -> String {
     let Audited { looked_at, entries, findings, drifts, uncounted, .. } = audit;
     let mut text = String::new();

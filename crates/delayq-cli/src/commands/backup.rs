@@ -56,7 +56,6 @@ pub struct Backup {
     without_nodes: Vec<NodeName>,
 }
 
-/// A backup in progress.
 struct Run<'c> {
     context: &'c Context,
     admin: Admin,
@@ -64,7 +63,6 @@ struct Run<'c> {
     begin: Begin,
     left_out: LeftOut,
     tally: Tally,
-    /// Number of messages at the last checkpoint.
     marked: u64,
     bar: ProgressBar,
 }
@@ -146,7 +144,7 @@ impl Backup {
 // === impl Run ===
 
 impl Run<'_> {
-    /// Writes the records that a restore needs before the messages.
+    /// A restore needs these records before the messages.
     async fn begin(&mut self) -> Result<(), Fault> {
         self.write(&Record::Backup(self.begin.clone()))?;
         let (admin, mut dictionaries) = (self.admin.clone(), BTreeSet::new());
@@ -183,7 +181,6 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Reports and records the shards that are left out.
     fn leave_out(&mut self) -> Result<(), Fault> {
         let nodes: Vec<String> = self.admin.nodes_left_out().map(NodeName::to_string).collect();
         if nodes.is_empty() {

@@ -35,7 +35,6 @@ mod stored;
 /// Maximum time for each part.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Maximum processes asked at a time.
 const AT_A_TIME: usize = 16;
 /// Files packed for each process, with the path of each on the admin endpoint.
 const PATHS: [(&str, &str); 3] =
@@ -176,7 +175,7 @@ fn default_name(now: Timestamp) -> PathBuf {
     PathBuf::from(format!("delayq-bundle-{}.tar.gz", now.strftime("%Y%m%dT%H%M%SZ")))
 }
 
-/// Writes a file that only the owner can read, because names and addresses are not for every user of the host. The file
+/// Only the owner can read the file, because names and addresses are not for every user of the host. The file
 /// is written as a whole or not at all.
 fn write(target: &Path, bytes: &[u8], overwrite: bool) -> std::io::Result<()> {
     let mut fresh = target.as_os_str().to_owned();
@@ -194,7 +193,6 @@ fn write(target: &Path, bytes: &[u8], overwrite: bool) -> std::io::Result<()> {
     written
 }
 
-/// Limits the time of a part.
 async fn bounded<T>(part: impl Future<Output = Result<T, String>>) -> Result<T, String> {
     timeout(DEADLINE, part).await.unwrap_or_else(|_| Err(format!("not within {DEADLINE:?}")))
 }

@@ -83,7 +83,7 @@ impl Cancel {
     }
 }
 
-/// Returns whether the cancel is in force: done, or certain to be done.
+/// Done, or certain to be done.
 const fn is_taken(outcome: &CancelOutcome) -> bool {
     matches!(outcome, CancelOutcome::Cancelled | CancelOutcome::Leased | CancelOutcome::Spooled)
 }

@@ -74,7 +74,6 @@ enum Format {
     Human,
 }
 
-/// The look, if anything was seen, and the checks.
 type Seen = (Option<Look>, Vec<Checked>);
 
 // === impl Check ===

@@ -37,7 +37,6 @@ impl Completions {
     }
 }
 
-/// The script that makes a shell ask for completions; `None` if there is no script for this shell.
 fn script(shell: &str) -> Option<Vec<u8>> {
     let mut script = Vec::new();
     let registration = Shells::builtins().completer(shell)?.write_registration(

@@ -73,7 +73,6 @@ impl Config {
     }
 }
 
-/// The faults of a configuration as JSON.
 fn faulty(faults: &ConfigFaults) -> Value {
     let one = |fault: &ConfigFault| {
         let mut value = json!({ "key": fault.key, "message": fault.message });

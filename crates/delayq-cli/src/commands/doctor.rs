@@ -49,7 +49,7 @@ impl Doctor {
     }
 }
 
-/// Judges a look, and adds the checks that only this host can make.
+/// Adds the checks that only this host can make.
 pub(super) async fn examine(global: &Global, context: &Context, look: &Look) -> Vec<Check> {
     let (readers, here) = tokio::join!(readers::checks(global, look), here(global, context));
     let mut checks = judge(look, &Limits::default());
@@ -58,7 +58,6 @@ pub(super) async fn examine(global: &Global, context: &Context, look: &Look) -> 
     checks
 }
 
-/// Checks of this host: the spool, the process, and the sources that the configuration names.
 pub(super) async fn here(global: &Global, context: &Context) -> Vec<Check> {
     let (sources, process) = tokio::join!(sources::look(global, context), process::check(context));
     spool::check(context).into_iter().chain(sources).chain(process).collect()

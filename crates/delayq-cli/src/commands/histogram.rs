@@ -12,7 +12,6 @@ use delayq_service::config::HumanDuration;
 use delayq_service::when::When;
 use serde_json::{Value, json};
 
-/// The longest bar, in characters.
 const BAR: u64 = 40;
 
 /// Show when a topic's pending messages become due

@@ -65,7 +65,6 @@ fn json_of_name(topic: &Topic, target: &Target) -> Value {
     json!({ "id": target.id, "topic": topic, "group": target.group.as_ref().map(Group::as_str) })
 }
 
-/// Explains the missing part of the history.
 fn remark(topic: &Topic, history: &History) -> String {
     if history.kept == 0 {
         return format!(
@@ -81,7 +80,7 @@ fn remark(topic: &Topic, history: &History) -> String {
     )
 }
 
-/// The events as lines; a settlement names the holder of the message.
+/// A settlement names the holder of the message.
 fn lines(history: &History, now: UnixMillis) -> Vec<String> {
     let line = |(event, holder): (&HistoryEvent, Option<&str>)| {
         let by = holder.map(|by| format!(" by {by}")).unwrap_or_default();

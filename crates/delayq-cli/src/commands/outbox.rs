@@ -102,7 +102,6 @@ struct Which {
     all: bool,
 }
 
-/// Rows read at a time.
 const PAGE: usize = 500;
 
 // === impl Outbox ===

@@ -76,7 +76,7 @@ impl Promote {
         })
     }
 
-    /// The messages to choose from, and the name of this set in a sentence.
+    /// Also the name of this set in a sentence.
     async fn which(&self, context: &Context) -> Result<(Promotable, String), Fault> {
         let topic = match (&self.topic, &self.group) {
             (topic, Some(group)) => {
@@ -91,7 +91,6 @@ impl Promote {
         Ok((Promotable::from(topic), topic.to_string()))
     }
 
-    /// Describes the promotion in a sentence.
     async fn intent(&self, context: &Context, due: TimeRange, name: &str) -> Result<String, Fault> {
         let at_most = self.max.map(|max| format!(", at most {max}")).unwrap_or_default();
         let range = due_in(due);

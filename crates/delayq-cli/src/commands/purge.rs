@@ -75,7 +75,6 @@ impl Purge {
         })
     }
 
-    /// Describes the purge in a sentence.
     async fn intent(&self, context: &Context, what: PurgeWhat) -> Result<String, Fault> {
         let (admin, topic) = (context.admin(), &self.topic);
         let (count, noun, due) = match what {

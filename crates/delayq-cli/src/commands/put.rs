@@ -156,7 +156,6 @@ impl Put {
     }
 }
 
-/// Reads the payload from the source that the arguments name.
 fn payload(text: Option<String>, file: Option<PathBuf>) -> Result<Vec<u8>, Fault> {
     match (text, file) {
         (Some(text), _) if text != "-" => Ok(text.into_bytes()),

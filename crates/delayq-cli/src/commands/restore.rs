@@ -45,13 +45,11 @@ pub struct Restore {
     in_flight: u16,
 }
 
-/// The lines of a backup.
 struct Backup<'r> {
     restore: &'r Restore,
     admin: Admin,
     begun: bool,
     ended: bool,
-    /// The missing shards, as last reported.
     left_out: LeftOut,
     json: bool,
 }
@@ -135,7 +133,7 @@ impl Backup<'_> {
         Ok(Line::Record)
     }
 
-    /// Reports the shards missing from the backup, once.
+    /// Reports each set of missing shards once.
     fn is_left_out(&mut self, left_out: LeftOut) {
         if self.left_out != left_out {
             let sentence = left_out.sentence();
@@ -147,8 +145,7 @@ impl Backup<'_> {
         }
     }
 
-    /// Restores the settings of a topic. A paused topic is paused again, but no topic is resumed: somebody may have
-    /// paused the topic here.
+    /// A paused topic is paused again, but no topic is resumed: somebody may have paused the topic here.
     async fn policy(
         &self,
         TopicPolicy { topic, settings, paused, rate }: TopicPolicy,

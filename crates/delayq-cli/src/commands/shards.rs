@@ -176,7 +176,6 @@ impl Grow {
     }
 }
 
-/// Checks that new shards belong to this node.
 fn check_node(
     context: &Context,
     node: &NodeName,

@@ -154,7 +154,6 @@ fn show(stats: &SpoolStats, output: Output) -> Result<(), Fault> {
     })
 }
 
-/// A record of the spool in a list.
 struct Listed<'r> {
     number: u64,
     spooled_at: UnixMillis,

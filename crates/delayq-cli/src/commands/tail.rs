@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, SeekFrom};
 
-/// Interval between two reads of the file.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Follow deliveries in a forwarder's file, until Ctrl-C
@@ -28,7 +27,6 @@ pub struct Tail {
     from_start: bool,
 }
 
-/// A line of a file sink.
 #[derive(Deserialize)]
 struct Delivered {
     id: String,

@@ -54,7 +54,6 @@ fn print(context: &Context, look: &Look) -> Result<(), Fault> {
     context.output.print(&timers(look, &owners), || text(context, look, &owners))
 }
 
-/// The state of a member that pumps this many shards, in a word.
 fn state(member: &MemberInfo, pumped: usize) -> &'static str {
     match member {
         MemberInfo { draining: true, .. } => "stopping",
@@ -67,12 +66,10 @@ fn state(member: &MemberInfo, pumped: usize) -> &'static str {
     }
 }
 
-/// The drains of operators, a line each.
 fn drains(fleet: &Fleet) -> String {
     fleet.drains.iter().map(|drain| format!("{}\n", drained(drain))).collect()
 }
 
-/// Number of shards whose owner in Redis is this timer.
 fn pumped(owners: &[Owner], name: &str) -> usize {
     owners.iter().filter(|owner| owner.name == name).map(|owner| owner.shards.len()).sum()
 }

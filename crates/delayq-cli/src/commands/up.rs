@@ -13,7 +13,6 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Name of the process in the log.
 const PROGRAM: Program = Program { name: "delayq-up", version: env!("CARGO_PKG_VERSION") };
 
 /// Run everything on this machine, with a private Redis and etcd, until Ctrl-C
@@ -126,16 +125,15 @@ impl Up {
     }
 }
 
-/// Everything that `up` has started.
 struct Started<'u> {
     folder: &'u DataFolder,
     servers: &'u Servers,
     life: &'u Life,
     routes: &'u [RouteConfig],
     gateway: String,
-    /// The address of the page, for a browser.
+    /// For a browser.
     page: String,
-    /// The file of the page's token, unless the user configured tokens.
+    /// `None` if the user configured tokens.
     token: Option<PathBuf>,
 }
 
@@ -187,19 +185,18 @@ impl Started<'_> {
     }
 }
 
-/// A route in words: the topics taken out of the ready queues, the sink and the destination.
 fn forwarded(route: &RouteConfig) -> String {
     let to = route.to.as_ref().map(|to| format!(", {to}")).unwrap_or_default();
     format!("{} to the sink {}{to}", route.topic, route.sink)
 }
 
-/// A shell command that asks the gateway, to paste.
+/// A shell command to paste.
 fn over_http(gateway: &str, token: Option<&Path>) -> String {
     let header = token.map(|file| format!("-H \"Authorization: Bearer $(cat '{}')\" ", file.display()));
     format!("  curl {}{gateway}/v1/topics", header.unwrap_or_default())
 }
 
-/// Lines to paste that connect programs to Redis, a line for each language.
+/// Lines to paste, one for each language.
 fn from_programs(url: &str, folder: &DataFolder, on_socket: bool) -> String {
     let path = url.trim_start_matches("unix://");
     let password = folder.join("redis.password").display().to_string();

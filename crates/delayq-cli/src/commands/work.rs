@@ -103,7 +103,6 @@ impl Work {
     }
 }
 
-/// Handles a message and settles the delivery.
 async fn work(handler: Handler, delivery: Delivery) -> Result<(), Fault> {
     let name = format!("{} {}", delivery.topic, named(&delivery.id, delivery.group()));
     let settled = match handler.handle(&delivery).await {

@@ -10,7 +10,6 @@ const WHAT: &str = "outbox";
 /// A row that has waited for longer points to more than a passing outage.
 const SLOW: Duration = Duration::from_secs(60);
 
-/// Checks the outbox, if configured.
 pub(super) async fn look(config: &OutboxConfig) -> Option<Check> {
     config.url.as_ref()?;
     let books = async { outbox_keeper(config)?.books().await };

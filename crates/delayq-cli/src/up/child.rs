@@ -21,7 +21,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 const JANITOR: &str = r#"read -r word; [ "$word" = done ] || kill -s TERM "$1""#;
 
-/// A running server.
 #[derive(Debug)]
 pub(super) struct Child {
     pub(super) record: Record,
@@ -32,9 +31,7 @@ pub(super) struct Child {
 /// Identifies a child: process ids are used again, start times are not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
-    /// The program.
     pub(super) name: String,
-    /// The process id.
     pub(super) pid: i32,
     /// Start time, in clock ticks since the start of the machine.
     pub(super) started_ticks: u64,
@@ -43,7 +40,7 @@ pub(super) struct Record {
 // === impl Child ===
 
 impl Child {
-    /// Starts a program; `package` is the Debian package to name if the program is missing.
+    /// `package` is the Debian package to name if the program is missing.
     pub(super) fn start(name: &str, package: &str, mut command: Command) -> Result<Self, Fault> {
         // A separate group: Ctrl-C on the terminal is for this process, which drains before ending the servers.
         command.stdin(Stdio::null()).process_group(0);
@@ -67,17 +64,14 @@ impl Child {
         Ok(Self { record: Record { name: name.to_owned(), pid, started_ticks }, ended, janitor })
     }
 
-    /// The exit status, if the child has ended.
     pub(super) fn ended(&self) -> Option<ExitStatus> {
         *self.ended.borrow()
     }
 
-    /// A receiver of the exit status, for a separate task.
     pub(super) fn watch(&self) -> watch::Receiver<Option<ExitStatus>> {
         self.ended.clone()
     }
 
-    /// Ends the child, by force if that takes too long.
     pub(super) async fn end(mut self) {
         signal(self.record.pid, Signal::TERM);
         if timeout(END_WITHIN, self.ended.wait_for(Option::is_some)).await.is_err() {

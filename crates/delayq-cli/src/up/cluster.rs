@@ -9,13 +9,9 @@ use delayq_service::config::RedisConfig;
 use delayq_service::{Fault, deployment};
 use redis::{Cmd, FromRedisValue, cmd};
 
-/// Number of slots in a Redis Cluster.
 const SLOTS: usize = 16384;
 
 /// Makes a cluster of these nodes, or the same cluster again.
-///
-/// # Errors
-/// A node does not answer in time, or refuses a command.
 pub(super) async fn form(
     nodes: &[NodePorts],
     redis: &RedisConfig,
@@ -57,7 +53,7 @@ fn link(node: &NodePorts, redis: &RedisConfig) -> Result<Link, Fault> {
     settings.map(Link::new).map_err(|why| Fault::new(&delayq_service::codes::CONFIG_FAULTY, why))
 }
 
-/// Returns whether a node has slots, as soon as the node answers.
+/// Waits for the node's answer.
 async fn has_slots(link: &Link, patience: &mut Patience<'_>) -> Result<bool, Fault> {
     loop {
         match run::<String>(link, cmd("CLUSTER").arg("NODES")).await {

@@ -12,18 +12,15 @@ use delayq::{Namespace, ShardCount};
 use delayq_service::Fault;
 use delayq_service::config::{DeploymentConfig, Environment, Source, load};
 
-/// The parts of the configuration.
 pub(super) struct Parts<'p> {
     pub(super) folder: &'p DataFolder,
     pub(super) ports: &'p Ports,
     pub(super) etcd: bool,
     pub(super) namespace: &'p Namespace,
     pub(super) shards: ShardCount,
-    /// The Redises that keep the messages.
     pub(super) redises: &'p [Redis],
-    /// The requested forwards, in addition to the routes of `given`.
+    /// In addition to the routes of `given`.
     pub(super) forwards: &'p [Forward],
-    /// The user's configuration.
     pub(super) given: Option<&'p Given>,
 }
 
@@ -85,7 +82,6 @@ key = {key}"#,
         )
     }
 
-    /// The text of the file.
     pub(super) fn text(&self) -> String {
         let own = self.own();
         let text = self.given.map_or(own.clone(), |given| given.lay_over(&own));
@@ -161,7 +157,7 @@ mod tests {
     use crate::whole::WholeConfig;
     use delayq_service::config::{RedisConfig, RedisNodeConfig};
 
-    /// The places of the messages, in the order of the shards.
+    /// In the order of the shards.
     fn places(redis: &RedisConfig) -> String {
         if redis.nodes.is_empty() {
             return redis.url.to_string();

@@ -31,23 +31,16 @@ pub(super) struct Certificates {
     pub(super) key: PathBuf,
 }
 
-/// The file that holds Redis's password.
 pub(super) fn password_file(folder: &DataFolder) -> PathBuf {
     folder.join(PASSWORD)
 }
 
-/// Redis's password, created if missing.
-///
-/// # Errors
-/// The folder cannot be read or written.
+/// Created if missing.
 pub(super) fn password(folder: &DataFolder) -> Result<String, Fault> {
     secret(folder, PASSWORD)
 }
 
-/// Creates the token for requests to the gateway if missing, and writes the file that the gateway reads.
-///
-/// # Errors
-/// The folder cannot be read or written.
+/// Creates the token if missing, and writes the file that the gateway reads.
 pub(super) fn make_token(folder: &DataFolder) -> Result<(), Fault> {
     folder.replace(TOKENS, &token_line("up", &secret(folder, TOKEN)?))
 }
@@ -71,7 +64,6 @@ fn secret(folder: &DataFolder, name: &str) -> Result<String, Fault> {
 // === impl Certificates ===
 
 impl Certificates {
-    /// The paths of the certificates.
     pub(super) fn of(folder: &DataFolder) -> Self {
         Self {
             authority: folder.join("etcd-authority.pem"),
@@ -80,10 +72,7 @@ impl Certificates {
         }
     }
 
-    /// Makes new certificates. The authority's key is not kept, so that key can sign nothing else.
-    ///
-    /// # Errors
-    /// The folder cannot be written.
+    /// The authority's key is not kept, so that key can sign nothing else.
     pub(super) fn make(folder: &DataFolder) -> Result<Self, Fault> {
         let [authority, certificate, key] =
             pems().map_err(|error| Fault::new(&codes::SYSTEM, "cannot make a certificate").because(error))?;

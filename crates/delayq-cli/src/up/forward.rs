@@ -5,9 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::str::FromStr;
 
-/// Default file for forwarded messages.
 const DELIVERED: &str = "delivered.ndjson";
-/// Default stream for forwarded messages.
 const STREAM: &str = "delivered";
 
 /// Topics, and the destination of the messages.
@@ -21,9 +19,8 @@ pub struct Forward {
 /// Destinations that need no server of anybody else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Destination {
-    /// A file in the data folder's `forwarded`.
     File,
-    /// A stream of the private Redis.
+    /// Of the private Redis.
     Stream,
 }
 
@@ -35,7 +32,7 @@ impl Forward {
         self.to == Destination::Stream
     }
 
-    /// The sinks and routes of all forwards, as configuration text; files are made in `folder`.
+    /// Configuration text; files go into `folder`.
     pub(super) fn sections(forwards: &[Self], folder: &Path) -> String {
         let mut text = String::new();
         for to in [Destination::File, Destination::Stream] {
@@ -94,7 +91,6 @@ impl Destination {
     }
 }
 
-/// A text as a TOML string.
 pub(super) fn quoted(text: &str) -> String {
     serde_json::to_string(text).expect("a string has a JSON form, which TOML reads")
 }

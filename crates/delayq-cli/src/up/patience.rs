@@ -21,15 +21,11 @@ pub(super) struct Patience<'c> {
 // === impl Patience ===
 
 impl<'c> Patience<'c> {
-    /// A wait for children that write this log.
     pub(super) fn new(children: &'c [Child], log: PathBuf) -> Self {
         Self { children, log, deadline: Instant::now() + READY_WITHIN }
     }
 
-    /// Waits a moment.
-    ///
-    /// # Errors
-    /// A server has ended, or took too long.
+    /// Fails if a server has ended, or took too long.
     pub(super) async fn wait(&mut self, fault: &str) -> Result<(), Fault> {
         let log = self.log.display();
         for child in self.children {

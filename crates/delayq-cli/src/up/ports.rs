@@ -7,7 +7,7 @@ use delayq_service::{Fault, codes};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, TcpListener};
 
-/// The ports, kept over restarts if still free.
+/// Kept over restarts if still free.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ports {
     /// Port of Redis, if Redis cannot listen on a socket.
@@ -24,7 +24,6 @@ pub(super) struct Ports {
     pub(super) gateway: u16,
 }
 
-/// The ports of a Redis Cluster's node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct NodePorts {
     pub(super) client: u16,
@@ -35,15 +34,11 @@ pub(super) struct NodePorts {
 // === impl Ports ===
 
 impl Ports {
-    /// The ports of the last start; `None` for a new folder.
-    ///
-    /// # Errors
-    /// The folder cannot be read.
+    /// `None` for a new folder.
     pub(super) fn earlier(folder: &DataFolder) -> Result<Option<Self>, Fault> {
         Ok(folder.read("ports.json")?.and_then(|text| serde_json::from_str(&text).ok()))
     }
 
-    /// The shape of the Redises that the ports were chosen for.
     pub(super) fn shape(&self) -> Shape {
         let number = |all: usize| u8::try_from(all).expect("a folder has nine Redises at most");
         match (self.cluster.len(), self.nodes.len()) {
@@ -105,7 +100,6 @@ impl Ports {
     }
 }
 
-/// Holds a port that was asked for.
 fn listening(port: u16) -> Result<TcpListener, Fault> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|error| {
         usage(format!("--port {port} of 127.0.0.1 cannot be used: {error}; choose another port"))

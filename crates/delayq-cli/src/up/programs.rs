@@ -9,7 +9,6 @@ use delayq_service::Fault;
 use std::fs::File;
 use std::process::{Command, Stdio};
 
-/// The commands that start the private Redises.
 pub(super) fn redis(folder: &DataFolder, redises: &[Redis]) -> Result<Vec<Command>, Fault> {
     // Every user can read a command line.
     let secret = match redises.iter().all(Redis::is_on_socket) {
@@ -39,7 +38,6 @@ fn one_redis(folder: &DataFolder, redis: &Redis) -> Result<Command, Fault> {
     logged(folder, "redis.log", command)
 }
 
-/// The command that starts the private etcd.
 pub(super) fn etcd(folder: &DataFolder, ports: &Ports) -> Result<Command, Fault> {
     // A single etcd has no peers. A socket named like this URL lies in the folder that etcd runs in.
     const PEER: &str = "unix://localhost:2380";

@@ -8,17 +8,14 @@ use std::path::PathBuf;
 /// Maximum bytes of a unix socket's path that every system accepts.
 const SOCKET_PATH_BYTES: usize = 100;
 
-/// A private Redis.
 #[derive(Debug)]
 pub(super) struct Redis {
     /// Tells apart several independent Redises, or the nodes of a cluster; empty for a single Redis.
     pub(super) name: String,
-    /// The data folder.
     pub(super) data: PathBuf,
     pub(super) listens: Listens,
 }
 
-/// The listening address of a Redis.
 #[derive(Debug)]
 pub(super) enum Listens {
     /// A socket in the folder, if the path is short enough.
@@ -32,7 +29,7 @@ pub(super) enum Listens {
 // === impl Redis ===
 
 impl Redis {
-    /// All Redises of a folder. A single Redis listens on a socket, or on a port if requested.
+    /// A single Redis listens on a socket, or on a port if requested.
     pub(super) fn all(folder: &DataFolder, ports: &Ports, on_port: bool) -> Vec<Self> {
         let redis = |name: String, listens| Self { data: folder.join("redis").join(&name), name, listens };
         let nodes = ports.cluster.iter();
@@ -57,7 +54,6 @@ impl Redis {
         matches!(self.listens, Listens::Socket(_))
     }
 
-    /// The URL for a client of this Redis alone.
     pub(super) fn url(&self) -> String {
         match &self.listens {
             Listens::Socket(path) => format!("unix://{path}"),

@@ -30,9 +30,9 @@ configuration! {
 /// The roles, built and not yet running.
 pub struct Roles {
     timer: Timer,
-    /// None if nothing is to be forwarded.
+    /// `None` if nothing is to be forwarded.
     forwarder: Option<Forwarder>,
-    /// None without a trace collector.
+    /// `None` without a trace collector.
     exporter: Option<Exporter>,
     sources: Sources,
     gateway: Gateway,

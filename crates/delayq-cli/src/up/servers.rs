@@ -207,7 +207,6 @@ async fn redis_ready(client: &Client, patience: &mut Patience<'_>) -> Result<(),
     }
 }
 
-/// Waits until etcd has a leader.
 async fn etcd_ready(config: &CliConfig, mut patience: Patience<'_>) -> Result<(), Fault> {
     let observer = observer(&config.deployment, &config.etcd)?;
     loop {

@@ -1,4 +1,4 @@
-//! The least permissions that `delayq acl print` shows: each role does its work with them, and does not start with less.
+//! The least permissions, printed by `delayq acl print`: each role works with them, and does not start with less.
 
 use super::{deployed, done, run};
 use delayq::admin::Role;
@@ -17,7 +17,6 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// The rules that are printed, by role: the words behind the user's name.
 async fn rules(redis: &SharedRedis) -> HashMap<String, Vec<String>> {
     let printed: Value = serde_json::from_str(&done(redis, &["acl", "print", "--json"]).await).unwrap();
     let rule = |one: &Value| {
@@ -32,7 +31,6 @@ async fn rules(redis: &SharedRedis) -> HashMap<String, Vec<String>> {
     printed.as_array().unwrap().iter().map(rule).collect()
 }
 
-/// Gives a role's user these rules; the URL with which it logs in.
 async fn set_user(redis: &SharedRedis, role: &str, rules: &[String]) -> String {
     let user = format!("delayq-{role}");
     let words = ["ACL", "SETUSER", &user, "reset"].into_iter().chain(rules.iter().map(String::as_str));
@@ -40,7 +38,6 @@ async fn set_user(redis: &SharedRedis, role: &str, rules: &[String]) -> String {
     format!("redis://{user}:PASSWORD@{}/", redis.address())
 }
 
-/// A configuration for every service, whose Redis is that URL.
 fn configuration(folder: &Folder, name: &str, url: &str) -> std::path::PathBuf {
     let path = folder.join(&format!("{name}.toml"));
     let (out, spool) = (folder.join("out"), folder.join("spool"));
@@ -79,7 +76,7 @@ async fn every_service_works_with_the_rules_that_are_printed_and_is_refused_by_n
         let url = set_user(&redis, role, &rules[role]).await;
         running.push(service(role, &configuration(&folder, role, &url)).start());
     }
-    // What an operator does, and what a producer that cannot reach Redis leaves to the compensator.
+    // The work of an operator, and writes that a producer without Redis leaves to the compensator.
     let url = set_user(&redis, "admin", &rules["admin"]).await;
     let admin = configuration(&folder, "admin", &url);
     let away = configuration(&folder, "away", "redis://127.0.0.1:1/");
@@ -179,12 +176,12 @@ async fn producers_and_consumers_do_all_they_can_with_the_rules_that_are_printed
     assert_eq!(second.ack().await.unwrap(), Settled::Delivered);
     within("a delivery", SHORT, consumer.next()).await.unwrap().bury("bad").await.unwrap();
     consumer.stop().await;
-    // What was denied, if anything: the text of an answer that is not an empty list.
+    // The text of the answer, to name any denied command.
     let denied: Vec<Vec<String>> = redis.command(&["ACL", "LOG"]).await;
     assert!(denied.is_empty(), "{denied:?}");
 }
 
-/// An etcd whose users are those that are printed for these roles, and for each role of a fleet one with a permission less.
+/// An etcd with the printed users of these roles, and for each role of a fleet users with one permission less.
 async fn guarded_etcd(redis: &SharedRedis) -> EtcdCluster {
     let mut etcd = EtcdCluster::start_one().await;
     let printed =

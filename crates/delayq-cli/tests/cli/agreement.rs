@@ -1,4 +1,4 @@
-//! `doctor` and `check` judge alike: on one real deployment in each state, both say the same of the same things.
+//! `doctor` and `check` judge alike: on one real deployment in each state, both report the same findings.
 
 use super::printed::assert_is_documented;
 use super::{delayq, deployed, done};
@@ -12,7 +12,7 @@ use delayq_tests::sentinel_group::SentinelGroup;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// What was looked at, its status as `check` says it, what was found up to a number, and the advice.
+/// The object, its status in the words of `check`, the finding up to a number, and the advice.
 type Said = (String, &'static str, String, String);
 
 fn said(check: &Value, status: &str) -> Said {
@@ -27,7 +27,7 @@ fn said(check: &Value, status: &str) -> Said {
     (text("what"), status, found, text("advice"))
 }
 
-/// What both say, after making sure that it is the same, and that each exit code fits. `doctor` says more: what is advice alone.
+/// Returns the common findings, after comparing both outputs and the exit codes. Only `doctor` prints pure advice.
 pub(super) fn agreed(doctor: &Finished, check: &Finished) -> Vec<(String, &'static str)> {
     let doctor_said: Value = serde_json::from_str(&doctor.stdout).unwrap();
     let check_said: Value = serde_json::from_str(&check.stdout).unwrap();
@@ -46,13 +46,12 @@ pub(super) fn agreed(doctor: &Finished, check: &Finished) -> Vec<(String, &'stat
     by_check.into_iter().map(|(what, status, ..)| (what, status)).collect()
 }
 
-/// What both say of the deployment that `binary` is about.
 async fn both(binary: impl Fn() -> Binary) -> Vec<(String, &'static str)> {
     let run = async |command: &str| binary().args([command, "--json"]).run(b"", LONG).await;
     agreed(&run("doctor").await, &run("check").await)
 }
 
-/// Waits until a check finds something: while it comes, two looks may differ.
+/// Waits until a check finds something: meanwhile, two runs may differ.
 async fn comes(binary: impl Fn() -> Binary, found: &str) {
     wait_until(found, LONG, async || binary().arg("check").run(b"", LONG).await.stdout.contains(found)).await;
 }

@@ -1,4 +1,4 @@
-//! What cannot be undone is shown first and has to be confirmed.
+//! Irreversible actions are shown first and must be confirmed.
 
 use super::{delayq, deployment, done, run};
 use delayq_tests::deadline::SHORT;

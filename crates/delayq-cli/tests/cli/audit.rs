@@ -1,4 +1,4 @@
-//! Whether an entry leads to every message, and how stuck messages are repaired.
+//! The audit, which finds messages without an entry, and the repair of stuck messages.
 
 use super::{deployment, done, run};
 use delayq_tests::redis_server::SharedRedis;
@@ -43,7 +43,6 @@ async fn what_got_stuck_is_named_and_mended_only_when_that_is_asked_for() {
     assert_eq!((found["findings"].as_array().unwrap().len(), &found["looked_at"]), (1, &json!(1503)));
     assert_eq!(run(&redis, &["audit", "--bodies", "t"]).await.code, Some(64));
 
-    // Without --apply nothing changes.
     for _ in 0..2 {
         let would = done(&redis, &["repair"]).await;
         assert!(

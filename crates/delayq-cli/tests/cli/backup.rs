@@ -1,4 +1,4 @@
-//! Backups: what they hold while everything moves, and what a restore makes of them elsewhere.
+//! Backups: their content while everything moves, and the result of a restore elsewhere.
 
 use super::printed::assert_is_documented;
 use super::{delayq, deployed, deployment, done, flow, run};
@@ -24,7 +24,8 @@ fn client(redis: &SharedRedis) -> Client {
     Client::new(Settings::new(redis.url()).shards(ShardCount::new(4).unwrap()))
 }
 
-/// 5,000 messages with own ids, groups, headers, attempts, expiries and bytes that are no text; 200 with generated ids.
+/// 5,000 messages with own ids, groups, headers, attempts, expiries and bytes that are no text; 200 with
+/// generated ids.
 fn lines() -> String {
     let mut lines = String::new();
     for n in 0..5000_u64 {
@@ -56,7 +57,6 @@ fn lines() -> String {
     lines
 }
 
-/// A deployment with those messages, three dead letters, and topics with policies.
 async fn filled() -> SharedRedis {
     let redis = deployment().await;
     for set in [
@@ -93,7 +93,6 @@ async fn filled() -> SharedRedis {
     redis
 }
 
-/// `delayq` for another deployment: another namespace and number of shards.
 fn elsewhere(redis: &SharedRedis) -> Binary {
     let binary = Binary::new("delayq").env("DELAYQ__ETCD__ENABLED", "false");
     binary.args(["--redis", &redis.url(), "--namespace", "moved", "--shards", "7"])
@@ -105,7 +104,7 @@ async fn done_elsewhere(redis: &SharedRedis, args: &[&str]) -> String {
     finished.stdout
 }
 
-/// The messages of a backup by topic and id, and its policies; a generated id without its shard.
+/// Generated ids appear without their shards.
 fn told(backup: &str) -> (BTreeMap<String, Value>, Vec<Value>) {
     let (mut messages, mut policies) = (BTreeMap::new(), Vec::new());
     for line in backup.lines() {
@@ -157,7 +156,7 @@ async fn a_backup_restored_twice_into_another_redis_with_other_shards_is_the_sam
     done_elsewhere(&other, &["audit", "--bodies"]).await;
     let count = done_elsewhere(&other, &["count", "made", "--json"]).await;
     assert!(count.contains("\"delayed\": 200,"), "{count}");
-    // A group is found where it lives now, generated ids included.
+    // A listing finds a group in its new shard, generated ids included.
     let group = done_elsewhere(&other, &["list", "made", "--group", "user-2", "--json"]).await;
     let found = group.matches("\"group\": \"user-2\"").count();
     assert_eq!(found, 10, "{group}");
@@ -243,7 +242,6 @@ async fn a_backup_that_was_cut_is_told_from_a_whole_one_and_continues() {
     assert_unusable(&run(&redis, &["backup", path]).await, "it exists");
     assert_unusable(&run(&redis, &["backup", path, "--resume"]).await, "complete already");
 
-    // As a kill leaves it: in the middle of a line.
     let cut = whole.char_indices().map(|(at, _)| at).find(|&at| at > whole.len() * 3 / 5).unwrap();
     let cut = if whole[..cut].ends_with('\n') { cut - 1 } else { cut };
     std::fs::write(&file, &whole[..cut]).unwrap();
@@ -257,7 +255,7 @@ async fn a_backup_that_was_cut_is_told_from_a_whole_one_and_continues() {
     std::fs::write(&file, format!("{}\n", kept.join("\n"))).unwrap();
     assert_unusable(&elsewhere(&other).args(["restore", path]).run(b"", LONG).await, "interrupted");
 
-    // What is put meanwhile may be in it; what was there has to be.
+    // The backup may contain the later message, and must contain the earlier messages.
     done(&redis, &["put", "orders", "{}", "--id", "later", "--in", "1h"]).await;
     done(&redis, &["backup", path, "--resume"]).await;
     let resumed = std::fs::read_to_string(&file).unwrap();
@@ -266,7 +264,6 @@ async fn a_backup_that_was_cut_is_told_from_a_whole_one_and_continues() {
     let all = done_elsewhere(&other, &["restore", path]).await;
     assert!(all.contains(" exists") && all.contains(" stored"), "{all}");
     assert!(ids(&done_elsewhere(&other, &["backup", "-"]).await).is_superset(&ids(&whole)));
-    // From a line on.
     let last = resumed.lines().count() - 3;
     let tail = done_elsewhere(&other, &["restore", path, "--from-line", &last.to_string()]).await;
     assert!(tail.contains(" left out"), "{tail}");
@@ -344,7 +341,7 @@ async fn put_reads_a_backup_too() {
     );
 }
 
-/// A deployment of this `[redis]` section is backed up, interrupted and continued, and restored into one Redis.
+/// Backs up a deployment with this `[redis]` section, interrupts and resumes the backup, and restores into one Redis.
 async fn survives(redis: &str, shards: u16) {
     let folder = Folder::new("backup");
     let (configuration, file) = (folder.join("delayq.toml"), folder.join("all.ndjson"));
@@ -363,7 +360,7 @@ async fn survives(redis: &str, shards: u16) {
     let path = file.to_str().unwrap();
     assert_eq!(run(&["backup", path], b"").await, "backed up 5200 messages\n");
     let whole = std::fs::read_to_string(&file).unwrap();
-    // As a kill leaves it, between two nodes and within one.
+    // As after a kill, between two nodes and within one.
     for part in [2, 5, 8] {
         let kept: String = whole.lines().take(5200 * part / 10).map(|line| format!("{line}\n")).collect();
         std::fs::write(&file, kept).unwrap();
@@ -391,7 +388,7 @@ async fn a_backup_of_a_cluster_is_restored_into_one_redis() {
     survives(&format!("[redis]\nurl = '{}'\n", cluster.url()), 12).await;
 }
 
-/// Moves `stay-*` through all states until it is dropped: from one due time to another, to ready, leased and back.
+/// Moves `stay-*` through all states until dropped: from one due time to another, to ready, leased and back.
 async fn stir(client: Client, topic: Topic) {
     let producer = Producer::start(client.clone(), ProducerOptions::default());
     let mover = async {

@@ -1,4 +1,4 @@
-//! `delayq bundle`: what is in it, and that no secret is.
+//! `delayq bundle`: its content, which has no secret.
 
 use super::deployed;
 use super::printed::assert_is_documented;
@@ -17,7 +17,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-/// A secret in every place where a configuration may hold one, and in places that it does not know.
+/// A secret in every place where a configuration may hold one, and in unknown places.
 const PLANTED: [&str; 18] = [
     "s3cret-of-redis-url",
     "s3cret-of-etcd",
@@ -39,7 +39,7 @@ const PLANTED: [&str; 18] = [
     "s3cret-of-a-payload",
 ];
 
-/// What is no secret, and has to be found: the search works.
+/// Not a secret: its presence shows that the search works.
 const CANARY: &str = "harmless-canary";
 
 fn configuration(folder: &Folder, redis: &SharedRedis, admin: u16) -> String {
@@ -72,13 +72,13 @@ fn configuration(folder: &Folder, redis: &SharedRedis, admin: u16) -> String {
     )
 }
 
-/// Answers every request as a process would whose metrics repeat a token.
+/// The metrics repeat a token.
 fn process(port: u16) {
     let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
     std::thread::spawn(move || {
         for connection in listener.incoming() {
             let mut connection = connection.unwrap();
-            // To its blank line: what is left unread would reset the connection.
+            // Read to the blank line: unread bytes would reset the connection.
             let request = BufReader::new(connection.try_clone().unwrap());
             assert!(request.lines().any(|line| line.unwrap().is_empty()));
             let body = format!(
@@ -110,7 +110,6 @@ fn unpacked(archive: &Path) -> BTreeMap<String, String> {
     entries.collect()
 }
 
-/// Which of the words stand in the texts.
 fn found<'w>(words: &[&'w str], texts: impl Iterator<Item = impl AsRef<str>>) -> Vec<&'w str> {
     let texts: Vec<_> = texts.collect();
     words.iter().copied().filter(|word| texts.iter().any(|text| text.as_ref().contains(word))).collect()
@@ -146,7 +145,7 @@ async fn a_bundle_has_every_part_or_why_not_and_none_of_the_planted_secrets() {
     assert_eq!(std::fs::metadata(&bundle).unwrap().permissions().mode() & 0o777, 0o600);
     let files = unpacked(&bundle);
 
-    // The search finds what is there: all of it in what went in, and a word of each place in what came out.
+    // The search finds every word in the inputs, and a word of each place in the bundle.
     let into = [text, log_text(), std::fs::read_to_string(folder.join("key.pem")).unwrap()];
     let in_neither = [
         "s3cret-of-rabbitmq-file",

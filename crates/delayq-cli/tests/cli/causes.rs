@@ -1,4 +1,4 @@
-//! What goes wrong on a real server, and the code, the words and the advice that it gets.
+//! Failures on a real server, each with its code, words and advice.
 
 use super::{delayq, deployed, deployment, done, run};
 use delayq_tests::binary::{Binary, Finished};
@@ -11,7 +11,6 @@ use std::collections::HashMap;
 use std::io::Write as _;
 use std::net::TcpListener;
 
-/// An error has that code, and each of these words, in what happened or in what to do.
 #[track_caller]
 fn is_explained(finished: &Finished, what: &str, code: &str, words: &[&str]) {
     let said = &finished.stderr;
@@ -21,7 +20,6 @@ fn is_explained(finished: &Finished, what: &str, code: &str, words: &[&str]) {
     }
 }
 
-/// Commands that fail on this deployment, each with its code and words.
 type Failures<'a> = &'a [(&'a [&'a str], &'a str, &'a [&'a str])];
 
 async fn each_is_explained(redis: &SharedRedis, failures: Failures<'_>) {
@@ -31,7 +29,7 @@ async fn each_is_explained(redis: &SharedRedis, failures: Failures<'_>) {
 }
 
 const PUT: &[&str] = &["put", "orders", "{}"];
-/// What no advice may say of a server that is there, with its data.
+/// Advice that no error may give about a reachable server with data.
 const OF_OTHERS: [&str; 4] = ["delayq up starts", "lost its data", "append-only", "delayq init"];
 
 #[tokio::test]
@@ -50,7 +48,7 @@ async fn a_redis_that_takes_no_writes_is_not_explained_as_one_that_is_away_or_ha
     set("min-replicas-to-write", "1").await;
     fails("DQ-R004", &["NOREPLICAS", "bring its replicas back"]).await;
     set("min-replicas-to-write", "0").await;
-    // A folder in the place of the snapshot: it cannot be saved, as on a full disk.
+    // A folder in place of the snapshot: saving fails, as on a full disk.
     let settings: HashMap<String, String> = redis.command(&["CONFIG", "GET", "dbfilename"]).await;
     let snapshot = redis.folder().join(&settings["dbfilename"]);
     let _ = std::fs::remove_file(&snapshot);
@@ -233,7 +231,7 @@ async fn a_service_that_cannot_start_gives_first_advice_that_fits_its_cause() {
         },
     );
     for (n, (service, url, sections, words)) in [
-        // A forwarder waits for a shard that is missing: its Redis may be restored.
+        // A forwarder waits for a missing shard: the Redis may be restored.
         ("timer", &here, none.to_owned(), ["DQ-R002", "shard 0", "delayq init"]),
         (
             "forwarder",

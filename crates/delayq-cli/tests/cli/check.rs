@@ -1,4 +1,4 @@
-//! `delayq check`: its exit code and what it prints, as monitoring systems read them.
+//! `delayq check`: the exit code and the output that monitoring systems read.
 
 use super::printed::assert_is_documented;
 use super::{delayq, deployed, deployment, done, run};
@@ -9,7 +9,6 @@ use delayq_tests::process::{Process, Signal};
 use delayq_tests::redis_server::{RedisServer, SharedRedis};
 use serde_json::Value;
 
-/// A timer of that deployment.
 fn timer(redis: &SharedRedis, folder: &Folder) -> Process {
     let file = folder.join("timer.toml");
     let url = redis.url();
@@ -20,7 +19,6 @@ fn timer(redis: &SharedRedis, folder: &Folder) -> Process {
     Binary::new("delayq-timer").arg(file).start()
 }
 
-/// The exit code, and what it printed.
 async fn check(redis: &SharedRedis, args: &[&str]) -> (Option<i32>, String) {
     let finished = run(redis, &[&["check"], args].concat()).await;
     assert_eq!(finished.stderr, "", "{args:?}");

@@ -1,4 +1,4 @@
-//! Whose clock counts: Redis's, not that of the producer's host.
+//! Redis's clock counts, not the clock of the producer's host.
 
 use super::{delayq, deployment, done};
 use delayq_tests::clock_shim::ClockShim;

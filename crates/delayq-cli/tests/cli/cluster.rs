@@ -1,4 +1,4 @@
-//! The whole of delayq over a Redis Cluster while slots move, and while a master dies.
+//! All of delayq over a Redis Cluster while slots move, and while a master dies.
 
 use crate::flow::{Flow, Load, delayq};
 use crate::nodes::told;
@@ -29,7 +29,7 @@ async fn whole_run() -> Timing {
     flow.flows(&producer, "begin").await;
     let load = Load::start(producer.clone());
 
-    // There and back: what this costs is time alone, so it has no window.
+    // There and back: a move costs only time, so no window is allowed.
     for to in [1, 0] {
         let masters = cluster.masters().await;
         for shard in 0..SHARDS {

@@ -1,4 +1,4 @@
-//! Completions: the shell's script runs delayq, which asks the deployment that the line names.
+//! Completions: the shell's script runs delayq, which asks the deployment named on the line.
 
 use super::{deployment, done};
 use delayq_tests::binary::Binary;
@@ -7,7 +7,7 @@ use delayq_tests::ports::free_port;
 use std::time::{Duration, Instant};
 use tokio::process::Command;
 
-/// What a shell offers for the last word of a line, by the protocol of its script.
+/// By the protocol of the shell's script.
 async fn offered(shell: &str, line: &[&str]) -> Vec<String> {
     let ask = Binary::new("delayq").env("DELAYQ_COMPLETE", shell).arg("--").arg("delayq").args(line);
     let finished = ask.env("_CLAP_COMPLETE_INDEX", line.len().to_string()).run(b"", SHORT).await;

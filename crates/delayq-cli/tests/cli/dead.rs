@@ -1,4 +1,4 @@
-//! Groups, purges and dead letters, as an operator handles them.
+//! Groups, purges and dead letters in an operator's hands.
 
 use super::{deployment, done, run};
 

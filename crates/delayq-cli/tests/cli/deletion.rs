@@ -1,4 +1,4 @@
-//! Deleting a topic: only if it holds nothing, and then from every shard.
+//! Deleting a topic: only an empty topic, and from every shard.
 
 use super::{deployment, done, keys, run};
 
@@ -12,7 +12,7 @@ async fn a_topic_is_deleted_with_its_policy_and_only_where_it_holds_no_message()
     let refused = run(&redis, &delete).await;
     assert_eq!(refused.code, Some(65), "{refused:?}");
     assert!(refused.stderr.contains("orders is not empty") && refused.stderr.contains("delayed messages"));
-    // The policy stays in every shard, including empty ones.
+    // The policy stays in every shard, including empty shards.
     assert_eq!(keys(&redis).await, before);
     done(&redis, &["topic", "set", "orders", "--remember-cancelled", "0s"]).await;
     done(&redis, &["cancel", "orders", "a"]).await;

@@ -1,5 +1,4 @@
-//! The forwarder's sections: `delayq config check` and the forwarder's start report the same, with file and line, and
-//! exit alike; `delayq doctor` reports what waits for a route.
+//! The forwarder's sections: `config check`, the forwarder's start and `doctor` report alike.
 
 use super::{delayq, deployment, done};
 use delayq_tests::binary::{Binary, Finished};
@@ -8,7 +7,6 @@ use delayq_tests::folder::Folder;
 use delayq_tests::ports::free_port;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 
-/// The first seven lines of every configuration here.
 const HEAD: &str = "\
 [deployment]
 shards = 4
@@ -19,8 +17,8 @@ listen = \"\"
 [log]
 ";
 
-/// An invalid configuration, and its report. `FILE` is the path of the file, `CACHE` a Redis that evicts, `STORE` one
-/// with a list named `taken`, `NOBODY` an address without a listener.
+/// An invalid configuration, and its report. `FILE` is the path of the file, `CACHE` a Redis that evicts,
+/// `STORE` a Redis with a list named `taken`, `NOBODY` an address without a listener.
 struct Case {
     text: &'static str,
     exit: i32,
@@ -123,7 +121,7 @@ async fn a_check_of_the_configuration_says_what_the_start_of_the_forwarder_says(
             assert_eq!(finished.code, Some(case.exit), "{said}");
             assert_eq!(finished.stdout, "");
         }
-        // Without checking servers, only the text counts.
+        // With `--offline`, only the text counts.
         let offline = run(check().arg("--offline")).await;
         let sound = !case.said.starts_with("DQ-C");
         assert_eq!(offline.code, Some(if sound { 0 } else { 78 }), "{offline:?}");

@@ -1,4 +1,4 @@
-//! Servers that are missing or unfit: exit code 69, and what to do.
+//! Missing or unfit servers: exit code 69, and advice.
 
 use super::printed::assert_is_documented;
 use super::{delayq, deployed, deployment, run};

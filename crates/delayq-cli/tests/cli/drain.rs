@@ -1,4 +1,4 @@
-//! `delayq timers drain` and `undrain` with timers that run.
+//! `delayq timers drain` and `undrain` with running timers.
 
 use super::agreement::agreed;
 use super::printed::assert_is_documented;
@@ -10,7 +10,6 @@ use delayq_tests::process::{Process, Signal};
 use delayq_tests::redis_server::RedisServer;
 use serde_json::{Value, json};
 
-/// A deployment whose timers share the shards by etcd.
 struct Fleet {
     redis: RedisServer,
     etcd: EtcdCluster,
@@ -46,13 +45,11 @@ impl Fleet {
         value
     }
 
-    /// Runs it, and expects it to be refused with this exit code and these words.
     async fn refused(&self, args: &[&str], code: i32, words: &str) {
         let finished = self.run(args).await;
         assert!(finished.code == Some(code) && finished.stderr.contains(words), "{args:?}: {finished:?}");
     }
 
-    /// How many shards each timer pumps, by name.
     async fn claimed(&self) -> Vec<(String, u64)> {
         let timers = self.json(&["timers"]).await;
         let members = timers["fleet"]["members"].as_array().unwrap().iter();
@@ -158,7 +155,6 @@ async fn the_last_timer_is_drained_by_force_alone_and_a_stuck_one_is_not_waited_
 
     let two = fleet.timer("two");
     fleet.shared().await;
-    // The heir does not take the shards, and the former owner keeps pumping.
     two.signal(Signal::STOP);
     fleet
         .refused(

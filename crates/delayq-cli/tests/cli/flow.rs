@@ -1,4 +1,4 @@
-//! The whole of delayq under load: timer, forwarder, producer and worker, while their Redis changes.
+//! All of delayq under load: timer, forwarder, producer and worker, while their Redis changes.
 
 use delayq::{
     Admin, Client, Consumer, ConsumerOptions, Error, Message, Producer, ProducerOptions, Settings,
@@ -23,14 +23,11 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// What works on the deployment.
 pub(crate) const SERVICES: [&str; 2] = ["delayq-timer", "delayq-forwarder"];
-/// What a whole fleet has besides.
 const OF_A_FLEET: [&str; 2] = ["delayq-timer", "delayq-compensator"];
-/// For how long a message is handed out, to the worker and to the forwarder.
+/// The lease of a delivery to the worker and to the forwarder.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
 
-/// A deployment, and the services that work on it.
 pub(crate) struct Flow {
     folder: Folder,
     pub(crate) configuration: PathBuf,
@@ -41,27 +38,23 @@ pub(crate) struct Flow {
     worker: Worker,
 }
 
-/// Who receives and acks; what it received is recorded.
 struct Worker {
     stop: oneshot::Sender<()>,
     ended: JoinHandle<()>,
 }
 
-/// What a run has where it is not the least: two timers by an etcd, a Redis whose streams the forwarder fills, and a spool.
 pub(crate) struct Fleet {
     etcd: EtcdCluster,
     streams: RedisServer,
     streamed: tokio::sync::Mutex<Streamed>,
 }
 
-/// What has been read of the stream that the forwarder fills, and up to which entry.
 #[derive(Default)]
 struct Streamed {
     last: Option<String>,
     events: Vec<Event>,
 }
 
-/// Puts for a worker and for a forwarder, one after another, and what was answered when.
 pub(crate) struct Load {
     pub(crate) stop: Arc<AtomicBool>,
     producer: Arc<Mutex<Producer>>,
@@ -71,17 +64,15 @@ pub(crate) struct Load {
 // === impl Flow ===
 
 impl Flow {
-    /// `redis` is that section of the configuration, `settings` the same for this process.
     pub(crate) async fn start(redis: &str, settings: Settings) -> Self {
         Self::start_with(redis, settings, None).await
     }
 
-    /// As [`Self::start`], with all kinds of services.
     pub(crate) async fn start_fleet(redis: &str, settings: Settings) -> Self {
         let streams = RedisServer::start_with(RedisOptions::default().append_only("everysec")).await;
         let fleet = Fleet { etcd: EtcdCluster::start_one().await, streams, streamed: Default::default() };
         let mut flow = Self::start_with(redis, settings, Some(fleet)).await;
-        // A program that has no Redis at its start ends.
+        // A program without a Redis at its start ends.
         for service in &mut flow.services {
             service.wait_for_line("\"message\":\"started\"", LONG).await;
         }
@@ -99,7 +90,6 @@ impl Flow {
         Self { folder, configuration, client, received, services, fleet, worker }
     }
 
-    /// A producer of this host, which spools where there is a fleet.
     pub(crate) fn producer(&self) -> Producer {
         let mut options = ProducerOptions::default();
         if self.fleet.is_some() {
@@ -109,12 +99,10 @@ impl Flow {
         Producer::start(self.client.clone(), options)
     }
 
-    /// What became of all that was spooled.
     pub(crate) fn spooled(&self) -> SpoolStats {
         SpoolReader::open_beside(&self.folder.join("spool")).unwrap().stats().unwrap()
     }
 
-    /// Stops the timer and the forwarder in order, and starts others.
     pub(crate) async fn restart_services(&mut self) {
         for service in &mut self.services {
             service.end_by(Signal::TERM, LONG).await;
@@ -122,27 +110,24 @@ impl Flow {
         self.services = services(&self.configuration, self.fleet.is_some());
     }
 
-    /// Has the configuration say something else: what starts from now on goes by that.
+    /// Changes the configuration for services started from now on.
     pub(crate) fn rewrite(&self, before: &str, after: &str) {
         let text = std::fs::read_to_string(&self.configuration).unwrap();
         assert!(text.contains(before), "{text}");
         std::fs::write(&self.configuration, text.replace(before, after)).unwrap();
     }
 
-    /// Stops one of the [`SERVICES`] in order, and starts another.
     pub(crate) async fn restart_service(&mut self, which: usize) {
         self.services[which].end_by(Signal::TERM, LONG).await;
         self.services[which] = service(&self.configuration, SERVICES[which]);
     }
 
-    /// Stops the worker in order, and starts another one, with these settings.
     pub(crate) async fn restart_worker(&mut self, settings: Settings) {
         self.client = Client::new(settings);
         let next = Worker::start(self.client.clone(), Arc::clone(&self.received));
         std::mem::replace(&mut self.worker, next).stop().await;
     }
 
-    /// What the forwarder has delivered.
     async fn forwarded(&self) -> Vec<Event> {
         match &self.fleet {
             Some(fleet) => fleet.streamed(<[Event]>::to_vec).await,
@@ -157,7 +142,7 @@ impl Flow {
         }
     }
 
-    /// How much memory each service has in use, in KiB; each runs since it was started.
+    /// Fails if a service has ended.
     pub(crate) fn sizes_kib(&mut self) -> Vec<(&'static str, u64)> {
         let size = |(name, service): (&&'static str, &mut Process)| {
             assert_eq!(service.ended(), None, "{name}:\n{}", service.tail());
@@ -182,13 +167,11 @@ impl Flow {
         whole.lines().map(event).collect()
     }
 
-    /// Waits until what is put now arrives at both ends.
     pub(crate) async fn flows(&self, producer: &Producer, what: &str) {
         self.put(producer, what).await;
         self.both_arrive(what).await;
     }
 
-    /// Puts a message to each end, as soon as that is taken.
     pub(crate) async fn put(&self, producer: &Producer, what: &str) {
         let put = async |topic: &str| {
             let id = format!("{what}-{topic}");
@@ -201,7 +184,7 @@ impl Flow {
         tokio::join!(put("out"), put("work"));
     }
 
-    /// Waits until these arrive: whether each was handed out for the first time.
+    /// Waits until both messages arrive; true if each came by its first delivery.
     pub(crate) async fn both_arrive(&self, what: &str) -> bool {
         let mut handed_out = 0;
         for topic in ["out", "work"] {
@@ -210,7 +193,6 @@ impl Flow {
         handed_out == 1
     }
 
-    /// As [`Self::flows`], under ids that are generated.
     pub(crate) async fn flows_anywhere(&self, producer: &Producer) {
         for topic in ["out", "work"] {
             let id = wait_for("a put to be taken", LONG, async || {
@@ -222,7 +204,7 @@ impl Flow {
         }
     }
 
-    /// Waits until it arrives: how often it was handed out.
+    /// Waits until the message arrives; returns the number of deliveries.
     async fn arrives(&self, topic: &str, id: &str) -> u32 {
         wait_for("a message to arrive", LONG, async || match topic {
             "out" => self.is_forwarded(id).await,
@@ -231,13 +213,13 @@ impl Flow {
         .await
     }
 
-    /// Ends the load, waits until everything is delivered, and checks the run: what was answered within a window may be lost
-    /// or come twice, and nothing else.
+    /// Ends the load, waits until everything is delivered, and checks the run: only puts answered within a
+    /// window may be lost or come twice.
     pub(crate) async fn check(&self, load: Load, windows: &[Window]) {
         self.check_losses(load, windows, windows).await;
     }
 
-    /// As [`Self::check`]: what may be lost, and what may come twice.
+    /// Like [`Self::check`], with separate windows for losses and for repeats.
     pub(crate) async fn check_losses(&self, load: Load, lost: &[Window], windows: &[Window]) {
         load.stop.store(true, Ordering::Relaxed);
         let puts = within("the load to end", LONG, load.puts).await.unwrap();
@@ -263,7 +245,6 @@ impl Flow {
 // === impl Fleet ===
 
 impl Fleet {
-    /// Looks at what is in the stream that the forwarder fills.
     async fn streamed<T>(&self, look: impl FnOnce(&[Event]) -> T) -> T {
         let mut streamed = self.streamed.lock().await;
         let from = streamed.last.as_ref().map_or("-".to_owned(), |last| format!("({last}"));
@@ -283,7 +264,6 @@ impl Fleet {
         look(&streamed.events)
     }
 
-    /// Its part of the configuration: of etcd, of the forwarder's sink, and of the spool.
     fn sections(&self, folder: &Folder) -> [String; 3] {
         [
             format!("[etcd]\nendpoints = {:?}\nlease_ttl = '3s'", self.etcd.endpoints()),
@@ -300,7 +280,6 @@ impl Load {
         Self::start_every(Duration::from_millis(5), producer)
     }
 
-    /// As [`Self::start`], with this pause between two puts.
     pub(crate) fn start_every(pause: Duration, producer: Producer) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -336,13 +315,11 @@ impl Load {
         Self { stop, producer, puts }
     }
 
-    /// Goes on with another producer.
     pub(crate) fn turn_to(&self, producer: Producer) {
         *self.producer.lock().unwrap() = producer;
     }
 }
 
-/// All services of a run.
 fn services(configuration: &Path, whole: bool) -> Vec<Process> {
     let more: &[&str] = if whole { &OF_A_FLEET } else { &[] };
     SERVICES.iter().chain(more).map(|role| service(configuration, role)).collect()
@@ -393,7 +370,6 @@ impl Worker {
     }
 }
 
-/// Receives and acks, several messages at once, until it is told to stop, or nobody can tell it any more.
 async fn work(client: Client, received: Arc<Mutex<Vec<Event>>>, mut stopped: oneshot::Receiver<()>) {
     let mut options = ConsumerOptions::new([Topic::new("work").unwrap()]);
     options.lease = Some(LEASE);
@@ -421,7 +397,6 @@ async fn work(client: Client, received: Arc<Mutex<Vec<Event>>>, mut stopped: one
     consumer.stop().await;
 }
 
-/// How often a message was handed out when it arrived, if it has.
 fn arrived(events: &[Event], wanted: &str) -> Option<u32> {
     events.iter().find_map(|event| match event {
         Event::Delivery { id, delivery, .. } if id == wanted => Some(*delivery),

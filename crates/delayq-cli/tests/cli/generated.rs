@@ -1,4 +1,4 @@
-//! Completions and manual pages: generated from the arguments, for every shell and every command.
+//! Completions and manual pages, generated from the arguments for every shell and every command.
 
 use delayq_tests::binary::Binary;
 use delayq_tests::deadline::SHORT;

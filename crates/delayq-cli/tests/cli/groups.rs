@@ -1,4 +1,4 @@
-//! An own id is another message in each group: every command by id finds each by its own group alone.
+//! An own id is another message in each group: every command by id finds each message by its own group alone.
 
 use delayq::{Client, Consumer, ConsumerOptions, Namespace, Settings, ShardCount, Topic};
 use delayq_tests::binary::{Binary, Finished};
@@ -11,7 +11,6 @@ use std::collections::BTreeSet;
 const DUE: &str = "2100-01-01T00:00:00Z";
 const GROUPS: [Option<&str>; 3] = [None, Some("user-5"), Some("user-6")];
 
-/// A deployment of so many shards.
 struct Lab {
     redis: SharedRedis,
     namespace: &'static str,
@@ -28,7 +27,6 @@ impl Lab {
         lab
     }
 
-    /// Another deployment on the same Redis.
     async fn other(self, shards: u16) -> Self {
         let lab = Self { namespace: "other", shards, ..self };
         lab.done(&["init"]).await;
@@ -52,7 +50,6 @@ impl Lab {
         serde_json::from_str(&self.done(&[args, &["-o", "json"]].concat()).await).unwrap()
     }
 
-    /// Puts `k1` into each group, and without one.
     async fn put(&self, topic: &str, due: &[&str]) {
         for group in GROUPS {
             let payload = group.unwrap_or("nobody");
@@ -60,7 +57,6 @@ impl Lab {
         }
     }
 
-    /// The groups of what is listed.
     async fn listed(&self, args: &[&str]) -> BTreeSet<Option<String>> {
         let page = self.json(args).await;
         let group = |found: &Value| found["group"].as_str().map(str::to_owned);

@@ -15,7 +15,6 @@ async fn a_deployment_grows_and_every_command_finds_what_was_there_before() {
     assert!(again.starts_with("there are 7 shards already"), "{again}");
     let shards = done(&redis, &["shards"]).await;
     assert!(shards.starts_with("layout 2: 4, then 7 shards\n"), "{shards}");
-    // Every command here is still configured for 4 shards.
     for n in 0..20 {
         let (id, body) = (format!("id-{n}"), "{}");
         let put = done(&redis, &["put", "t", body, "--id", &id, "--in", "1h"]).await;

@@ -1,4 +1,4 @@
-//! What `put` and `list` say besides their answer, on standard error.
+//! Hints of `put` and `list` on standard error.
 
 use super::{delayq, deployment, done, run};
 use delayq_tests::deadline::SHORT;

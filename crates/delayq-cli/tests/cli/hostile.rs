@@ -1,4 +1,4 @@
-//! Whatever a person or a file gives for a time, a message or a line of a backup, it is read or refused, and never panics.
+//! Any input for a time, a message or a line of a backup is read or refused, without a panic.
 
 use delayq::UnixMillis;
 use delayq_cli::backup_line::{Record, is_record};

@@ -1,4 +1,4 @@
-//! The command line against a real Redis: what it refuses, what it prints, what it stores; and `delayq up`.
+//! The command line against a real Redis: refusals, output, stored messages; and `delayq up`.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
@@ -55,26 +55,22 @@ use delayq_tests::deadline::SHORT;
 use delayq_tests::redis_server::{RedisServer, SharedRedis};
 use std::borrow::Borrow;
 
-/// `delayq` on this Redis.
 fn delayq(redis: &SharedRedis) -> Binary {
     Binary::new("delayq")
         .args(["--redis", &redis.url(), "--shards", "4"])
         .env("DELAYQ__ETCD__ENABLED", "false")
 }
 
-/// Runs `delayq` with these arguments to its end.
 async fn run(redis: &SharedRedis, args: &[&str]) -> Finished {
     delayq(redis).args(args).run(b"", SHORT).await
 }
 
-/// Runs it, and expects it to succeed.
 async fn done(redis: &SharedRedis, args: &[&str]) -> String {
     let finished = run(redis, args).await;
     assert_eq!(finished.code, Some(0), "{args:?}: {finished:?}");
     finished.stdout
 }
 
-/// A Redis with a deployment of four shards.
 async fn deployment() -> SharedRedis {
     deployed(RedisServer::start().await).await
 }
@@ -84,7 +80,6 @@ async fn deployed<R: Borrow<SharedRedis>>(redis: R) -> R {
     redis
 }
 
-/// The number of keys, including topics.
 async fn keys(redis: &SharedRedis) -> u64 {
     redis.command(&["DBSIZE"]).await
 }

@@ -1,4 +1,4 @@
-//! The whole of delayq while one Redis becomes several.
+//! All of delayq while one Redis becomes several.
 
 use super::agreement::agreed;
 use crate::flow::{Flow, Load, delayq};
@@ -32,7 +32,6 @@ async fn replicate(a: &RedisServer, b: &RedisServer) {
     wait_until("the copy", LONG, async || b.field("master_link_status").await == "up").await;
 }
 
-/// Whether the message with this id is in a shard that moves.
 fn moves(id: &str) -> bool {
     (4..SHARDS).contains(&ShardCount::new(SHARDS).unwrap().shard_of_name(id).get())
 }
@@ -43,7 +42,7 @@ async fn move_half() -> Timing {
         (RedisServer::start_with(persistent.clone()).await, RedisServer::start_with(persistent).await);
     let row =
         |name: &str, server: &RedisServer, shards: &str| [name.to_owned(), server.url(), shards.to_owned()];
-    // A deployment of one Redis, and processes that have nodes already beside one that has not.
+    // A deployment of one Redis: some processes already have a map of nodes, one does not.
     let (_, _, by_url) = created(one_redis(a.url(), SHARDS)).await;
     let before = [row("a", &a, "0-7"), row("b", &b, "")];
     let mut flow = Flow::start(&section(&before), settings(&before, SHARDS)).await;
@@ -65,7 +64,7 @@ async fn move_half() -> Timing {
     let away = Duration::from_millis(report["away_ms"].as_u64().unwrap());
     let timing = Timing::of("moved", away + served.elapsed(), BOUND, stall.allow(BOUND));
 
-    // Configurations of both kinds, before what is left behind is deleted and afterwards.
+    // Configurations of both kinds, before and after the leftovers are deleted.
     flow.restart_services().await;
     flow.flows(&producer, "restarted").await;
     run(&flow.configuration, &["shards", "clean"]).await;
@@ -73,7 +72,7 @@ async fn move_half() -> Timing {
     flow.rewrite(&section(&before), &section(&after));
     flow.restart_services().await;
     flow.flows(&producer, "new-map").await;
-    // A timer delivers before it has subscribed everywhere.
+    // A timer delivers before its subscription is complete.
     let healthy = async || delayq(&flow.configuration, &["doctor"]).run(b"", LONG).await.code == Some(0);
     wait_until("the doctor to find nothing", LONG, healthy).await;
     let shards = run(&flow.configuration, &["shards", "--json"]).await;
@@ -101,7 +100,7 @@ async fn an_older_copy_of_a_node_that_comes_back_after_a_move_is_named_by_doctor
     std::fs::write(&file, text).unwrap();
     run(&file, &["init"]).await;
     replicate(&a, &b).await;
-    // Refused while the copy for the replica is saved.
+    // Refused while Redis saves the copy for the replica.
     wait_until("a snapshot", LONG, async || a.try_command::<()>(&["SAVE"]).await.is_ok()).await;
     run(&file, &["shards", "move", "2-3", "--to", "b", "--yes"]).await;
     let says = async || {
@@ -111,7 +110,7 @@ async fn an_older_copy_of_a_node_that_comes_back_after_a_move_is_named_by_doctor
         check.stdout.contains("shards 2-3 are served by the nodes a and b at once")
     };
     assert!(!says().await, "a keeps the fence");
-    // It has no append-only file: what it loads is from before the move.
+    // Redis has no append-only file: the snapshot is older than the move.
     a.kill_and_resume().await;
     assert!(says().await);
 }
@@ -131,7 +130,7 @@ async fn fleet_moves() {
     assert_eq!(run(&flow.configuration, &["shards", "clean"]).await.stdout, "nothing is left behind\n");
     replicate(&a, &b).await;
 
-    // The command that moves them is killed once no node serves them: what is put meanwhile waits in the spool.
+    // The move is killed once no node serves the shards: puts meanwhile wait in the spool.
     let admin = Admin::new(flow.client.clone());
     let shards: BTreeSet<ShardId> = (4..SHARDS).map(ShardId::new).collect();
     let killed = tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! Many puts from NDJSON: bad lines are named and do not stop the rest, unless asked to.
+//! Many puts from NDJSON: bad lines are named, and stop the rest only on request.
 
 use super::{delayq, deployment, done};
 use delayq_tests::deadline::{SHORT, wait_until};

@@ -1,4 +1,4 @@
-//! The whole of delayq over several independent Redises, while one of them is away; and what the command says of them.
+//! All of delayq over several independent Redises while one is away, and the command's report of the nodes.
 
 use crate::flow::{Flow, Load, delayq};
 use delayq::{Producer, ProducerOptions, ShardCount};
@@ -21,13 +21,13 @@ async fn a_node_that_is_away_stops_its_shards_alone_and_nothing_is_lost() {
 
     let broken = now_ms();
     nodes.servers[1].kill().await;
-    // Generated ids avoid the node, so both services go on with what is put now.
+    // Generated ids avoid the node, so both services continue with new messages.
     for _ in 0..3 {
         flow.flows_anywhere(&producer).await;
     }
     let doctor = delayq(&flow.configuration, &["doctor", "--json"]).run(b"", LONG).await;
     assert!(doctor.stdout.contains("b (redis://"), "{doctor:?}");
-    // A timer and a forwarder that start meanwhile serve the others.
+    // A timer and a forwarder that start meanwhile serve the other nodes.
     flow.restart_services().await;
     flow.flows_anywhere(&producer).await;
 
@@ -47,7 +47,7 @@ async fn a_node_that_came_back_empty_stops_its_shards_alone_until_they_are_creat
     let nodes = RedisNodes::start(2).await;
     let mut flow = Flow::start(&nodes.section(), nodes.settings()).await;
     let producer = Producer::start(flow.client.clone(), ProducerOptions::default());
-    // What flows by which the shards of both its messages are among these.
+    // A name whose two messages both have shards in this range.
     let within = |what: &str, shards: std::ops::Range<u16>| {
         let is_in = |id: String| shards.contains(&flow.client.shards().shard_of_name(&id).get());
         let mut whats = (0..).map(|n| format!("{what}-{n}"));
@@ -106,7 +106,6 @@ async fn of_several_redises_the_one_without_room_or_with_another_clock_is_named(
     std::fs::write(&file, text).unwrap();
     let run = async |args: &[&str]| delayq(&file, args).run(b"", LONG).await.stdout;
     run(&["init"]).await;
-    // The first one has more in it, and the second one less room.
     for (server, megabytes) in [(&a, 40), (&b, 20)] {
         server.command::<()>(&["SETRANGE", "filler", &(megabytes << 20).to_string(), "x"]).await;
     }
@@ -144,7 +143,7 @@ async fn doctor_names_each_redis_that_is_away_and_shows_the_others() {
     assert_eq!(seen, [(true, false), (false, true), (true, false)], "{checks:?}");
 }
 
-/// The ids of a backup, and what it says that it left out.
+/// The ids of a backup, the parts that were left out, and the policies.
 pub(crate) fn told(file: &std::path::Path) -> (BTreeSet<String>, Vec<Value>, Vec<Value>) {
     let (mut ids, mut left_out, mut policies) = (BTreeSet::new(), Vec::new(), Vec::new());
     for line in std::fs::read_to_string(file).unwrap().lines() {
@@ -190,7 +189,7 @@ async fn a_backup_leaves_out_a_node_that_is_lost_only_by_its_name_and_says_so_ev
     let backup = run(&["backup", &whole_path]).await;
     assert_eq!((backup.code, told(&whole).1), (Some(0), Vec::new()), "{backup:?}");
     let (expected_first, expected_third) = (without(0), without(2));
-    // As if it had been interrupted before the first message.
+    // As after an interruption before the first message.
     let text = std::fs::read_to_string(&whole).unwrap();
     let begun: Vec<&str> = text.lines().take_while(|line| !line.contains("\"own-")).collect();
     std::fs::write(&third, begun.join("\n") + "\n").unwrap();

@@ -1,4 +1,4 @@
-//! Redis comes back with older data: the timer, `doctor` and `check` say it, with the bound of the loss.
+//! Redis comes back with older data: the timer, `doctor` and `check` report the loss with its bound.
 
 use super::agreement::agreed;
 use super::{delayq, deployed, done, run};
@@ -11,7 +11,6 @@ use delayq_tests::process::Process;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use serde_json::Value;
 
-/// The only timer, with its admin endpoint.
 async fn timer(redis: &RedisServer, folder: &Folder) -> (Process, AdminEndpoint) {
     let config = folder.join("timer.toml");
     let text = format!(
@@ -25,7 +24,7 @@ async fn timer(redis: &RedisServer, folder: &Folder) -> (Process, AdminEndpoint)
     (timer, endpoint)
 }
 
-/// The earliest mark of the shards; 0 while one has none.
+/// The earliest mark of the shards; 0 if a shard has no mark.
 async fn mark(redis: &RedisServer) -> u64 {
     let mut marks = Vec::new();
     for shard in 0..4 {

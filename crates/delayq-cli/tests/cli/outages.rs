@@ -1,7 +1,8 @@
-//! No silent death: a fleet of real programs goes through outages of its Redis, one after another, and none is restarted.
+//! No silent death: a fleet of real programs survives many outages of its Redis, and no program restarts.
 //!
-//! After each outage, what was put while it lasted and what is put now arrives within [`BOUND`], or a lease later where an
-//! answer was lost that handed it out; at the end nothing is lost, every program still runs, and none has grown. `make test-outages` runs the long form.
+//! After each outage, messages put during and after the outage arrive within [`BOUND`], or a lease later if
+//! the outage lost the answer that delivered them. At the end nothing is lost, every program still runs, and
+//! no program has grown. `make test-outages` runs the long form.
 
 use crate::flow::{Flow, LEASE, Load};
 use delayq::Producer;
@@ -16,12 +17,10 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// How many outages each shape has in the short form.
 const FEW: usize = 10;
-/// How long a message that a failover may have lost is waited for before it is put again.
+/// Wait for a message that a failover may have lost, before a new put.
 const AGAIN: Duration = Duration::from_millis(1500);
 
-/// A run of outages of one deployment.
 struct Run<S> {
     scene: S,
     flow: Flow,
@@ -43,14 +42,13 @@ impl<S: Scene> Run<S> {
         let producer = flow.producer();
         flow.flows(&producer, "begin").await;
         let plan = Plan::of(FEW);
-        // Longer runs put less often: what was delivered stays in memory until it is checked.
+        // Longer runs put less often: deliveries stay in memory until the final check.
         let pause_ms = if plan.is_long { 200 } else { 10 };
         let load = Load::start_every(Duration::from_millis(pause_ms), producer.clone());
         let (windows, done, slowest) = (RefCell::default(), Cell::new(0), Cell::default());
         Self { scene, flow, producer, load, plan, windows, done, slowest }
     }
 
-    /// Goes through all kinds of outages in turn, each for a random time.
     async fn through_all(mut self) {
         let mut sizes = Vec::new();
         let count = self.plan.count;
@@ -76,7 +74,7 @@ impl<S: Scene> Run<S> {
                 let _ = ended.send(());
                 (back, Stall::watch())
             },
-            // Of an outage that is over before, as a reset is, at its end.
+            // In the middle of the outage, or at its end if the outage is shorter, such as a reset.
             async {
                 let _ = timeout(lasts / 2, over).await;
                 self.flow.put(&self.producer, &format!("during-{n}")).await;
@@ -92,12 +90,12 @@ impl<S: Scene> Run<S> {
             is_first
         };
         if S::LOSES && timeout(AGAIN, arrive()).await.is_err() {
-            // What the former master took last may be lost with it. Where it is not, this is answered `exists`.
+            // The former master's last writes may be lost. If not, the answer is `exists`.
             for what in &both {
                 self.flow.put(&self.producer, what).await;
             }
         }
-        // What was handed out in an answer that was lost comes again when its lease ends.
+        // A message whose delivery was lost comes again when its lease ends.
         let bound = if arrive().await { BOUND } else { BOUND + LEASE };
         let took = back.elapsed();
         self.slowest.set(self.slowest.get().max(took));

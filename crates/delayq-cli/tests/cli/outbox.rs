@@ -1,4 +1,4 @@
-//! `delayq outbox`: what one row that is kept aside is, and rows as lines.
+//! `delayq outbox`: a row kept aside, and rows as lines.
 
 use super::printed::assert_is_documented;
 use super::{delayq, deployment};
@@ -19,7 +19,6 @@ async fn printed(redis: &SharedRedis, postgres: &PostgresServer, args: &[&str]) 
     finished.stdout
 }
 
-/// The same as JSON.
 async fn json_of(redis: &SharedRedis, postgres: &PostgresServer, args: &[&str]) -> Value {
     let shown = printed(redis, postgres, &[args, &["-o", "json"]].concat()).await;
     let shown = serde_json::from_str(&shown).unwrap();
@@ -27,7 +26,7 @@ async fn json_of(redis: &SharedRedis, postgres: &PostgresServer, args: &[&str]) 
     shown
 }
 
-/// An outbox with rows 1 to 3 aside: a rejected put, one that is no write, and a cancel that rests.
+/// An outbox with rows 1 to 3 aside: a rejected put, an invalid write, and a resting cancel.
 async fn outbox(redis: &SharedRedis) -> PostgresServer {
     let postgres = PostgresServer::start().await;
     assert_eq!(printed(redis, &postgres, &["init"]).await, "made the tables\n");

@@ -1,4 +1,4 @@
-//! Listings by page: every message once, whatever ties at the ends of pages, and whatever leaves in between.
+//! Listings by page: every message once, despite ties at the ends of pages and messages that leave in between.
 
 use super::{delayq, deployment, done, run};
 use delayq::{Client, Consumer, ConsumerOptions, Settings, ShardCount, Topic};
@@ -8,7 +8,6 @@ use serde_json::Value;
 
 const DUE: &str = "2100-01-01T00:00:00Z";
 
-/// The ids of one page, and where the next begins.
 async fn page(redis: &SharedRedis, listing: &[&str], after: Option<&str>) -> (Vec<String>, Option<String>) {
     let after = after.map(|cursor| ["--after", cursor]);
     let args = [listing, &["--limit", "4", "--json"], after.as_ref().map_or(&[][..], |after| after)].concat();
@@ -31,8 +30,8 @@ async fn all_pages(redis: &SharedRedis, listing: &[&str]) -> Vec<String> {
     all
 }
 
-/// Eleven messages of `orders`, nine of them due at the same millisecond, some ids beginnings of others; four of another
-/// topic; every second one in a group.
+/// Eleven messages of `orders`, nine of them due at the same millisecond, some ids prefixes of others; four
+/// messages of another topic; every second message in a group.
 async fn fill(redis: &SharedRedis, due: impl Fn(usize) -> String) {
     let mut lines = String::new();
     for n in 0..11 {

@@ -1,4 +1,4 @@
-//! One of several Redises is away, or came back empty: what every command that looks shows of the others.
+//! One of several Redises is away, or came back empty: every query shows the other nodes.
 
 use super::agreement::agreed;
 use super::printed::assert_is_documented;
@@ -11,7 +11,6 @@ use delayq_tests::redis_nodes::RedisNodes;
 use flate2::read::GzDecoder;
 use serde_json::Value;
 
-/// Every command that looks at the whole deployment.
 const LOOKS: [&[&str]; 14] = [
     &["doctor"],
     &["shards"],
@@ -29,7 +28,6 @@ const LOOKS: [&[&str]; 14] = [
     &["top", "--interval", "500ms"],
 ];
 
-/// A part of a bundle.
 fn bundled(bundle: &str, part: &str) -> Value {
     let mut archive = tar::Archive::new(GzDecoder::new(std::fs::File::open(bundle).unwrap()));
     let mut entries = archive.entries().unwrap().map(Result::unwrap);
@@ -94,7 +92,6 @@ async fn a_node_that_is_away_or_empty_hides_no_other_from_any_look_and_its_shard
         assert_eq!(bundled(&bundle, "topics.json")[0]["numbers"]["delayed"], elsewhere);
         assert_eq!(bundled(&bundle, "redis.json")["nodes"].as_array().unwrap().len(), 3);
         if is_away {
-            // It comes back without its shards.
             nodes.servers[1].wipe();
             nodes.servers[1].resume().await;
         }

@@ -1,10 +1,9 @@
-//! A topic's policy: a change leaves the rest unchanged, and the answer shows all of it.
+//! A topic's policy: a change leaves the rest unchanged, and the answer shows every setting.
 
 use super::{deployed, deployment, done, run};
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use serde_json::Value;
 
-/// A table without its spacing.
 fn words(table: &str) -> String {
     table.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! What is printed: tables without colour if there is no terminal, and JSON.
+//! Output: tables without colour if there is no terminal, and JSON.
 
 use super::{deployment, done, run};
 use serde_json::{Value, json};
@@ -32,7 +32,6 @@ async fn a_message_is_listed_as_a_table_and_as_json() {
 
 const SCHEMA: &str = include_str!("../../../../docs/cli.schema.json");
 
-/// Every key of every object is in the schema, with the type of its value.
 pub(super) fn assert_is_documented(value: &Value, args: &[&str]) {
     let schema: Value = serde_json::from_str(SCHEMA).unwrap();
     assert_has_keys(value, &schema["$defs"]["keys"]["properties"], args);

@@ -1,4 +1,4 @@
-//! What another user of the machine can do to the servers and files of `delayq up`: nothing.
+//! Another user of the machine can do nothing to the servers and files of `delayq up`.
 
 use delayq_tests::binary::Binary;
 use delayq_tests::deadline::{LONG, SHORT};
@@ -18,7 +18,7 @@ async fn up(data: &Path, more: &[&str]) -> Process {
     up
 }
 
-/// The command that runs a program as another user, which only root may.
+/// Runs a program as another user, which only root may.
 fn as_nobody(program: &str, args: &[&str]) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", program]);
@@ -26,7 +26,6 @@ fn as_nobody(program: &str, args: &[&str]) -> Command {
     command
 }
 
-/// What the program printed, and whether it succeeded.
 fn tried(mut command: Command) -> (String, bool) {
     let output = command.output().unwrap();
     let text = [output.stdout, output.stderr].concat();

@@ -1,5 +1,4 @@
-//! `docs/commands.md`: every command and option, as `--help` and the manual pages have them; and the command lines in all
-//! other documents, which have to be accepted.
+//! `docs/commands.md`, made from `--help`; and the command lines in all other documents.
 
 use clap::error::ErrorKind;
 use clap::{Arg, Command, CommandFactory as _, Parser as _};
@@ -21,7 +20,6 @@ Every command of `delayq` with its arguments, from the definitions that `delayq 
 [The command line](cli.md) says how they work together: deployments, times, ids, JSON, backups, monitoring.
 ";
 
-/// What a table or a paragraph would take for markup.
 fn escaped(text: &str) -> String {
     text.replace('<', "&lt;").replace('|', "\\|")
 }
@@ -30,7 +28,7 @@ fn row(text: &mut String, cells: &[String]) {
     writeln!(text, "| {} |", cells.join(" | ")).unwrap();
 }
 
-/// How an argument is written: `-i`, `--id <ID>`.
+/// An argument in the form `-i`, `--id <ID>`.
 fn name(arg: &Arg) -> String {
     let mut names = Vec::new();
     names.extend(arg.get_short().map(|short| format!("`-{short}`")));
@@ -50,7 +48,6 @@ fn default(arg: &Arg) -> String {
     values.join(", ")
 }
 
-/// What it is for, with the values that it can have.
 fn meaning(arg: &Arg) -> String {
     let help = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
     let mut text = escaped(&help.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -79,7 +76,7 @@ fn arguments<'a>(text: &mut String, args: impl Iterator<Item = &'a Arg>) {
     }
 }
 
-/// The paragraphs behind the first; one with lines of its own keeps them.
+/// A paragraph with lines of its own keeps the lines.
 fn explanation(text: &mut String, command: &Command) {
     let long = command.get_long_about().map(ToString::to_string).unwrap_or_default();
     for paragraph in long.trim().split("\n\n").skip(1) {
@@ -91,7 +88,6 @@ fn explanation(text: &mut String, command: &Command) {
     }
 }
 
-/// A command and those below it.
 fn section(text: &mut String, command: &Command, level: usize) {
     let path = command.get_bin_name().unwrap();
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
@@ -150,7 +146,6 @@ fn the_page_of_commands_is_what_the_program_accepts() {
     }
 }
 
-/// The names in `env::var("…")` and `env::var_os("…")` of the Rust files below a folder.
 fn variables_read(folder: &Path, found: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -176,7 +171,7 @@ fn every_variable_that_is_read_by_name_is_in_the_help() {
     assert!(read.is_subset(&known), "{:?}", read.difference(&known));
 }
 
-/// The pages below a folder, but for the page above, and the history of changes, which names what was.
+/// Leaves this page out, and the history of changes, which names former commands.
 fn pages_below(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -203,7 +198,7 @@ fn words(line: &str) -> Vec<String> {
                 if ["|", ">", "&", "&&", "#", "--", "\\", ";"].contains(&&*word) {
                     break;
                 }
-                // What may be left out stands in brackets.
+                // Optional words stand in brackets.
                 words.push(std::mem::take(&mut word).replace(['[', ']'], ""));
             }
             (_, c) => word.push(c),
@@ -212,7 +207,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// The command lines of a page: lines of code and what stands between backticks, from the word `delayq` on.
+/// Code that begins with the word `delayq`, in blocks and between backticks.
 fn command_lines(page: &str) -> Vec<&str> {
     let mut fenced = false;
     let code = page.lines().flat_map(|line| {
@@ -225,7 +220,7 @@ fn command_lines(page: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Whether the program knows the command and its options; values may be placeholders, and arguments left out.
+/// Values may be placeholders, and arguments left out.
 fn is_known(line: &str) -> bool {
     let unknown = [ErrorKind::UnknownArgument, ErrorKind::InvalidSubcommand];
     let words = words(line).into_iter().filter(|word| word != "COMMAND");

@@ -1,4 +1,4 @@
-//! What is refused: ids, topics, groups, due times, sizes, each with its message, exit code 64, and nothing stored.
+//! Refusals of ids, topics, groups, due times and sizes, each with its message, exit code 64, and nothing stored.
 
 use super::{delayq, deployment, done, keys, run};
 use delayq_tests::deadline::SHORT;
@@ -6,7 +6,6 @@ use delayq_tests::folder::Folder;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
-/// The default maximum size of a payload.
 const PAYLOAD_BYTES: usize = 256 * 1024;
 
 #[tokio::test]
@@ -213,7 +212,7 @@ async fn what_a_newcomer_types_wrong_is_answered_in_words_that_fit() {
         (&["put", "t", "x", "--in", "30"], "write a duration with its unit, such as"),
         (&["reschedule", "t", "a", "--in", "-5s"], "a duration is not negative"),
         (&["put", "t", "x", "--expires", "-1"], "is not between 1 and"),
-        // Of a topic it means no limit; of a message it would mean the topic's.
+        // For a topic 0 means no limit; for a message 0 would mean the topic's limit.
         (&["put", "t", "x", "--max-attempts", "0"], "0 is not in 1..=65535"),
     ] {
         let finished = run(&redis, args).await;

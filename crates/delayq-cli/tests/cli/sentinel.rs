@@ -1,4 +1,4 @@
-//! The whole of delayq over Sentinel while the master changes.
+//! All of delayq over Sentinel while the master changes.
 
 use crate::flow::{Flow, Load, delayq};
 use delayq::{Producer, ProducerOptions};
@@ -15,14 +15,12 @@ use std::time::Instant;
 
 const SHARDS: u16 = 2;
 
-/// `[redis.sentinel]` of these sentinels.
 pub(crate) fn section(group: &SentinelGroup) -> String {
     let nodes: Vec<String> =
         group.sentinels.iter().map(|sentinel| format!("'{}'", sentinel.address())).collect();
     format!("[redis.sentinel]\nnodes = [{}]\nservice = '{SERVICE}'", nodes.join(", "))
 }
 
-/// Breaks the master and waits until messages flow again.
 async fn failover(
     (group, flow): (&mut SentinelGroup, &Flow),
     producer: &Producer,

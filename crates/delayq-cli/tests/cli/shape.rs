@@ -1,4 +1,4 @@
-//! The whole of delayq while its one Redis becomes the master of a Sentinel group, or a Redis Cluster.
+//! All of delayq while its one Redis becomes the master of a Sentinel group, or a Redis Cluster.
 
 use crate::flow::{Flow, Load, SERVICES, delayq};
 use delayq::{Client, Producer, ProducerOptions};
@@ -25,7 +25,6 @@ async fn redis() -> RedisServer {
     RedisServer::start_with(options).await
 }
 
-/// A deployment of one Redis, and puts to it.
 async fn under_load(redis: &RedisServer) -> (Flow, Load) {
     let url = redis.url();
     let (flow, producer) = (Flow::start(&section(&url), settings(&*url, SHARDS)).await, producer(&url));
@@ -33,7 +32,7 @@ async fn under_load(redis: &RedisServer) -> (Flow, Load) {
     (flow, Load::start(producer))
 }
 
-/// Gives every process the new URL, one after another, while the others use the one before.
+/// Gives each process the new URL in turn, while the other processes use the former URL.
 async fn turn(flow: &mut Flow, load: &Load, before: &str, after: &str) {
     wait_until("a doctor that finds nothing bad", LONG, async || {
         delayq(&flow.configuration, &["--redis", after, "doctor"]).run(b"", LONG).await.code == Some(0)
@@ -78,7 +77,6 @@ async fn one_redis_becomes_a_cluster_under_load_and_nothing_is_lost() {
     redis.stop().await;
     redis.turn_into_cluster();
     redis.resume().await;
-    // What has the URL of before goes on with it.
     flow.flows(&producer(&before), "one-node").await;
     let away = Window::since(broken);
     let mut cluster = RedisCluster::of_one(redis).await;
@@ -86,7 +84,6 @@ async fn one_redis_becomes_a_cluster_under_load_and_nothing_is_lost() {
 
     cluster.add_two().await;
     let next = producer(&cluster.url());
-    // A third of them stays.
     for shard in (0..SHARDS).filter(|shard| shard % 3 != 0) {
         let slot = cluster.slot(&format!("{{dq:{shard}}}:meta")).await;
         cluster.move_slot(slot, usize::from(shard % 3)).await;

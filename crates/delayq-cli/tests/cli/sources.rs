@@ -1,4 +1,4 @@
-//! What `delayq doctor` and `delayq check` say of an outbox and of intakes.
+//! Findings of `delayq doctor` and `delayq check` about an outbox and intakes.
 
 use async_nats::HeaderMap;
 use async_nats::jetstream::stream::Config;
@@ -13,7 +13,6 @@ use std::path::Path;
 
 const START: &str = "start a delayq-compensator with this configuration";
 
-/// What a command finds of something, as its JSON names it: how that is, what it is, and what to do.
 async fn found(command: &str, file: &Path, what: &str) -> Option<[String; 3]> {
     let command = Binary::new("delayq").arg("--config").arg(file).args([command, "--json"]);
     let finished = command.run(b"", LONG).await;

@@ -1,4 +1,4 @@
-//! `delayq spool`: what one record is, and what becomes of records by hand.
+//! `delayq spool`: a single record, and records changed by hand.
 
 use super::printed::assert_is_documented;
 use super::{delayq, deployment, done};
@@ -12,7 +12,6 @@ use delayq_tests::redis_server::SharedRedis;
 use serde_json::{Value, json};
 use std::os::unix::fs::FileExt as _;
 
-/// In the year 2100.
 const FAR: UnixMillis = UnixMillis::new(4_102_444_800_000);
 
 fn message(topic: &str, id: &str, payload: &[u8]) -> Message {
@@ -23,7 +22,7 @@ fn record(message: &Message) -> SpoolRecord {
     SpoolRecord::put(message, Fate::Unknown, UnixMillis::new(1_000))
 }
 
-/// A spool with two puts, a reschedule, a cancel, and a put that was rejected as stale; their numbers are 1 to 5.
+/// A spool with records 1 to 5: two puts, a reschedule, a cancel, and a put that was rejected as stale.
 async fn spool() -> Folder {
     let folder = Folder::new("spool");
     let spool = SpoolWriter::open(folder.path(), &SpoolSettings::default()).unwrap();
@@ -59,7 +58,6 @@ async fn printed(redis: &SharedRedis, folder: &Folder, args: &[&str]) -> String 
     finished.stdout
 }
 
-/// The numbers of the waiting and of the rejected records.
 fn numbers(folder: &Folder) -> (Vec<u64>, Vec<u64>) {
     let reader = SpoolReader::open_beside(folder.path()).unwrap();
     assert!(reader.stats().unwrap().balances());
@@ -209,7 +207,6 @@ async fn the_doctor_says_who_reads_the_spool_and_how_long_the_oldest_has_waited(
         }
         let (judged, said) = found().await;
         assert!(judged == verdict && said.contains(reads), "{judged}: {said}");
-        // The lease of one that ended.
         drop(reader.is_none().then(|| SpoolReader::open(folder.path(), "the test").unwrap()));
     }
 }

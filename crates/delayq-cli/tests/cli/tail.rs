@@ -46,7 +46,7 @@ async fn a_topics_numbers_are_followed_without_taking_a_message() {
     let redis = deployment().await;
     done(&redis, &["put", "t", "{}", "--id", "0"]).await;
     let mut tail = delayq(&redis).args(["count", "t", "--follow"]).start();
-    // It reads its starting point at some time after its start: put until one appears.
+    // The command reads its starting point some time after its start: put until a message appears.
     let mut puts = 1;
     while !tail.text(Stream::Out).contains("accepted") {
         assert!(puts < 1000, "nothing is followed: {}", tail.tail());

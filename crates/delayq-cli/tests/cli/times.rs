@@ -1,4 +1,4 @@
-//! Times on the command line: what is stored is what was written, in the zone of the machine.
+//! Times on the command line, in the zone of the machine.
 
 use super::{delayq, deployment, done};
 use delayq_tests::deadline::SHORT;

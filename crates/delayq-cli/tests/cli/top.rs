@@ -18,7 +18,7 @@ use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
 use tokio::task::spawn_blocking;
 
-/// Starts a program on a new terminal of this size. Returns the other end of the terminal, the settings, and the program.
+/// Returns the other end of the terminal, the settings, and the program.
 fn on_terminal(mut program: Command, size: Winsize) -> (File, String, Child) {
     // A program with a copy of the other end would keep the terminal open.
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
@@ -33,11 +33,9 @@ fn on_terminal(mut program: Command, size: Winsize) -> (File, String, Child) {
     (keys, before, program.spawn().unwrap())
 }
 
-/// A program on a terminal, and everything that it wrote there.
 pub(crate) struct OnTerminal {
     child: Child,
     keys: File,
-    /// How the terminal was set before the program began.
     before: String,
     shown: Arc<Mutex<String>>,
 }
@@ -56,7 +54,7 @@ impl OnTerminal {
         let (mut screen, noted) = (keys.try_clone().unwrap(), Arc::clone(&shown));
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // Ends with an error when the program does.
+            // The read fails when the program ends.
             while let Ok(count) = screen.read(&mut bytes) {
                 noted.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..count]));
             }
@@ -64,16 +62,16 @@ impl OnTerminal {
         Self { child, keys, before, shown }
     }
 
-    /// Waits until something was written since this was asked last.
+    /// Waits until the terminal shows `words`; the next call looks at later output alone.
     async fn shows(&self, words: &str) {
         wait_until(words, LONG, async || self.shown.lock().unwrap().contains(words)).await;
         self.shown.lock().unwrap().clear();
     }
 
-    /// All that it shows until it ends, without colours.
+    /// Without colours.
     pub(crate) async fn all(mut self) -> String {
         spawn_blocking(move || self.child.wait()).await.unwrap().unwrap();
-        // The last bytes arrive behind the end; a line of its own closes them.
+        // The last bytes arrive after the program's end, and end with a newline.
         wait_until("the last line", LONG, async || self.shown.lock().unwrap().ends_with('\n')).await;
         let shown = self.shown.lock().unwrap();
         let colours = shown.split('\u{1b}').enumerate().map(|(i, part)| match i {
@@ -88,7 +86,6 @@ impl OnTerminal {
     }
 }
 
-/// How a terminal is set: whether it echoes, waits for lines, and sends signals for keys.
 fn modes(terminal: &File) -> String {
     let set = tcgetattr(terminal).unwrap();
     format!("{:?} {:?} {:?}", set.input_modes, set.output_modes, set.local_modes)

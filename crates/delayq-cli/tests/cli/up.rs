@@ -16,7 +16,6 @@ use delayq_tests::folder::Folder;
 use delayq_tests::process::{Process, Signal};
 use std::path::{Path, PathBuf};
 
-/// A `delayq up` without etcd, in its own folder.
 struct Up {
     folder: Folder,
     process: Process,
@@ -37,12 +36,10 @@ impl Up {
         self.folder.join("data")
     }
 
-    /// A command on this deployment.
     fn delayq(&self, args: &[&str]) -> Binary {
         delayq(&self.data(), args)
     }
 
-    /// Runs one, and expects it to succeed.
     async fn done(&self, args: &[&str]) -> String {
         let Finished { code, stdout, stderr } = self.delayq(args).run(b"", SHORT).await;
         assert_eq!(code, Some(0), "{args:?}: {stdout}\n{stderr}");
@@ -58,7 +55,6 @@ fn delayq(data: &Path, args: &[&str]) -> Binary {
     Binary::new("delayq").arg("--config").arg(data.join("delayq.toml")).args(args)
 }
 
-/// The lines of a file; none if there is no file yet.
 fn lines(path: &Path) -> usize {
     std::fs::read_to_string(path).unwrap_or_default().lines().count()
 }

@@ -75,12 +75,10 @@ impl EtcdConfig {
         endpoints.join(", ")
     }
 
-    /// Returns true if the endpoints use TLS.
     pub(crate) fn is_tls(&self) -> bool {
         self.endpoints.iter().any(Endpoint::is_tls)
     }
 
-    /// The files of `[etcd.tls]`.
     pub(crate) fn pem_files(&self) -> PemFiles<'_> {
         let TlsConfig { ca, cert, key, .. } = &self.tls;
         let off = (!self.is_tls()).then_some(("endpoints", "no endpoint begins with https://"));

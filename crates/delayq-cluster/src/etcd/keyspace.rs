@@ -14,19 +14,17 @@ pub(crate) struct Entry {
     pub(crate) lease: i64,
 }
 
-/// The keys to read: one key, or all keys with a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Range {
     Key(String),
     Prefix(String),
 }
 
-/// A condition for a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fence {
-    /// The key was created at this revision (0: does not exist).
+    /// At this revision; 0: does not exist.
     Created(String, i64),
-    /// The key was last written at this revision (0: does not exist).
+    /// At this revision; 0: does not exist.
     Written(String, i64),
 }
 
@@ -60,7 +58,6 @@ impl Fence {
 // === impl Link ===
 
 impl Link {
-    /// Reads several ranges at one revision.
     pub(crate) async fn read(&self, ranges: &[Range]) -> Result<(i64, Vec<Vec<Entry>>), EtcdError> {
         let gets: Vec<TxnOp> = ranges
             .iter()
@@ -76,7 +73,7 @@ impl Link {
         Ok((revision, entries))
     }
 
-    /// Writes a key under a lease (0: none) if every fence holds; returns the revision of the write.
+    /// A lease of 0: none. Returns the revision of the write.
     pub(crate) async fn write(
         &self,
         fences: &[Fence],
@@ -92,7 +89,7 @@ impl Link {
         Ok(answer.succeeded().then(|| answer.header().map_or(0, etcd_client::ResponseHeader::revision)))
     }
 
-    /// The key of a range with the latest creation before this revision, and the revision of the reading.
+    /// The key of the range with the latest creation before this revision, and the revision of the reading.
     pub(crate) async fn created_before(
         &self,
         prefix: &str,

@@ -5,7 +5,6 @@ use etcd_client::{Error, LeaseKeepAliveStream, LeaseKeeper};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// A lease as etcd granted it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     pub(crate) lease: i64,
@@ -15,7 +14,6 @@ pub(crate) struct Grant {
     pub(crate) sent: Instant,
 }
 
-/// The stream on which one lease is kept alive.
 pub(crate) struct KeepAlive {
     keeper: LeaseKeeper,
     answers: LeaseKeepAliveStream,
@@ -34,7 +32,7 @@ impl Link {
         Ok(Grant { lease: answer.id(), ttl: Duration::from_secs(granted), sent })
     }
 
-    /// Gives a lease back, and with the lease every key under it. A lease that is already gone is no error.
+    /// Deletes every key under the lease. A lease that is already gone is no error.
     pub(crate) async fn revoke(&self, lease: i64) -> Result<(), EtcdError> {
         match self.ask(|mut client| async move { client.lease_revoke(lease).await }).await {
             Ok(_) | Err(EtcdError::LeaseGone) => Ok(()),
@@ -42,7 +40,7 @@ impl Link {
         }
     }
 
-    /// Opens the stream, which keeps the lease alive once.
+    /// Opening the stream keeps the lease alive once.
     pub(crate) async fn keep_alive(&self, lease: i64) -> Result<KeepAlive, EtcdError> {
         let open = |mut client: etcd_client::Client| async move {
             match client.lease_keep_alive(lease).await {
@@ -64,13 +62,11 @@ impl Link {
 // === impl KeepAlive ===
 
 impl KeepAlive {
-    /// The number of the connection on which the stream was opened.
     pub(crate) fn turn(&self) -> u64 {
         self.turn
     }
 
-    /// Keeps the lease alive once more; returns the renewed time to live. etcd reports a lease that is gone by a time
-    /// of zero.
+    /// Returns the renewed time to live. etcd reports a lease that is gone by a time of zero.
     pub(crate) async fn renew(&mut self) -> Result<Duration, EtcdError> {
         let exchange = async {
             self.keeper.keep_alive().await?;

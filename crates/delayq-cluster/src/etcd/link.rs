@@ -17,7 +17,6 @@ use tokio::time::timeout;
 /// Interval between two probes of a connection with an open stream; etcd closes connections that are probed more often
 /// than every 5 s.
 const PROBE_EVERY: Duration = Duration::from_secs(10);
-/// Maximum time that a probe may take.
 const PROBE_DEADLINE: Duration = Duration::from_secs(3);
 
 // gRPC's status codes, by number: the client passes them through without naming their type.
@@ -33,7 +32,6 @@ pub(crate) enum EtcdError {
     /// No answer, or an answer of a cluster without a leader. The request may have been executed.
     #[error("{0}")]
     Silent(String),
-    /// The lease does not exist.
     #[error("the lease was gone at once")]
     LeaseGone,
     /// The requested revision no longer exists: read again.
@@ -94,7 +92,6 @@ impl EtcdError {
         }
     }
 
-    /// The error that the caller of the crate receives.
     pub(crate) fn to_error(&self, config: &EtcdConfig, waited: Duration) -> ClusterError {
         match self {
             Self::Refused(cause) => {
@@ -129,7 +126,6 @@ fn with_root_cause(message: &str, error: &dyn std::error::Error) -> String {
 // === impl Link ===
 
 impl Link {
-    /// Creates a link without a connection.
     pub(crate) fn new(config: EtcdConfig, counters: Arc<Counters>) -> Result<Self, ClusterError> {
         // A second installation is refused, and the first stays in place.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -154,12 +150,12 @@ impl Link {
         &self.shared.config
     }
 
-    /// Fires when the connection is replaced: streams of the old connection must be opened again.
+    /// Streams of the old connection must be opened again.
     pub(crate) fn turns(&self) -> watch::Receiver<u64> {
         self.shared.turns.subscribe()
     }
 
-    /// Gives the connection up and turns to the next endpoint, unless another task already did since `turn`.
+    /// Does nothing if another task turned away since `turn`.
     pub(crate) async fn turn_away(&self, turn: u64, cause: &EtcdError) {
         let mut current = self.shared.current.lock().await;
         if *self.shared.turns.borrow() != turn {
@@ -182,12 +178,11 @@ impl Link {
         self.shared.turns.send_modify(|turn| *turn += 1);
     }
 
-    /// The number of the present connection.
     pub(crate) fn turn(&self) -> u64 {
         *self.shared.turns.borrow()
     }
 
-    /// Sends a request within its deadline. A connection without an answer is given up.
+    /// A connection without an answer is given up.
     pub(super) async fn ask<T, F>(&self, request: impl FnOnce(Client) -> F) -> Result<T, EtcdError>
     where
         F: Future<Output = Result<T, Error>>,
@@ -210,7 +205,7 @@ impl Link {
         answer
     }
 
-    /// The reason why etcd takes no writes, though etcd answers; `None` while etcd takes writes, as far as is known.
+    /// `None` while etcd takes writes, as far as is known.
     pub(crate) fn refusal(&self) -> Option<String> {
         self.shared.refusal.borrow().clone()
     }
@@ -247,7 +242,7 @@ impl Link {
         Ok(client)
     }
 
-    /// Opens a separate connection to one endpoint, with the present password; the caller keeps the deadline.
+    /// With the present password; the caller keeps the deadline.
     pub(super) async fn connect(&self, endpoint: &Endpoint) -> Result<Client, EtcdError> {
         let mut options = self.shared.options.clone();
         let EtcdConfig { username, password, .. } = &self.shared.config;

@@ -4,7 +4,6 @@ use super::link::{EtcdError, Link};
 use etcd_client::StatusResponse;
 use tokio::time::timeout;
 
-/// The status that an endpoint reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Status {
     pub(crate) version: String,
@@ -34,7 +33,7 @@ fn alarm(error: &str) -> Option<String> {
 // === impl Link ===
 
 impl Link {
-    /// The status of each endpoint. Asks one endpoint after the other, each within the request deadline.
+    /// Asks one endpoint after the other, each within the request deadline.
     pub(crate) async fn statuses(&self) -> Vec<(String, Result<Status, EtcdError>)> {
         let mut statuses = Vec::new();
         for endpoint in &self.config().endpoints {
@@ -50,7 +49,7 @@ impl Link {
         statuses
     }
 
-    /// Asks the present endpoint for alarms; [`Self::refusal`] returns the result.
+    /// [`Self::refusal`] returns the result.
     pub(crate) async fn look_for_alarms(&self) -> Result<(), EtcdError> {
         match self.present_status().await?.alarms.as_slice() {
             [] => self.note_write(),

@@ -5,19 +5,15 @@ use super::link::{EtcdError, Link};
 use etcd_client::{EventType, WatchOptions, WatchResponse, WatchStream};
 use tokio::time::timeout;
 
-/// The keys to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WatchRange {
     pub(crate) key: String,
-    /// Watches all keys that begin with `key`.
     pub(crate) prefix: bool,
 }
 
-/// A change of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Put(Entry),
-    /// Deleted, at the revision.
     Deleted(Vec<u8>, i64),
 }
 
@@ -38,7 +34,7 @@ impl WatchRange {
 // === impl Link ===
 
 impl Link {
-    /// Watches from the revision after `read_at`; returns once etcd has confirmed every range.
+    /// Starts after the revision `read_at`; returns once etcd has confirmed every range.
     pub(crate) async fn watch(&self, ranges: &[WatchRange], read_at: i64) -> Result<Watch, EtcdError> {
         let turn = self.turn();
         let first = ranges.first().cloned().expect("a watch has at least one range");
@@ -79,8 +75,8 @@ impl Link {
 // === impl Watch ===
 
 impl Watch {
-    /// The next changes, in order; empty for a message without changes. Has no deadline: a quiet cluster is silent, and
-    /// the probes or the keep-alive find a dead connection. Cancel safe.
+    /// Empty for a message without changes. Has no deadline: a quiet cluster is silent, and the probes or the
+    /// keep-alive find a dead connection. Cancel safe.
     pub(crate) async fn next(&mut self) -> Result<Vec<Change>, EtcdError> {
         if !self.early.is_empty() {
             return Ok(std::mem::take(&mut self.early));

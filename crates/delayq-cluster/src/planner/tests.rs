@@ -32,7 +32,6 @@ fn moved(before: &Plan, after: &Plan) -> usize {
         .count()
 }
 
-/// The fewest moves that lead from these counts to a balance within one.
 fn fewest_moves(kept: &[usize], total: usize) -> usize {
     let (low, ceilings) = (total / kept.len(), total % kept.len());
     let mut counts = kept.to_vec();
@@ -99,7 +98,6 @@ proptest! {
     // A case plans thousands of shards twice.
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// Often more members than shards.
     #[test]
     fn a_thousand_members_balance_with_the_fewest_moves(
         shards in prop_oneof![1..1200_usize, 1200..=4096_usize],
@@ -150,17 +148,14 @@ proptest! {
     }
 }
 
-/// The lowest shards, this many.
 fn first(shards: usize) -> ShardRanges {
     (0..shards as u16).map(ShardId::new).collect()
 }
 
-/// A member that does not reach these shards.
 fn without(member: Candidate, shards: &BTreeSet<u16>) -> Candidate {
     Candidate { hindered: shards.iter().copied().map(ShardId::new).collect(), ..member }
 }
 
-/// Some members go and some come: counts differ by one at most, and no shard moves that need not.
 fn balance_with_the_fewest_moves(
     shards: usize,
     before: usize,
@@ -259,7 +254,7 @@ fn a_thousand_members_and_4096_shards_are_planned_quickly() {
     after.drain(100..200);
     let started = std::time::Instant::now();
     let plan = compute(all, &after, Some(&first), &leader());
-    // Unoptimised builds on a busy machine included; optimised it takes about a millisecond.
+    // Allows for unoptimised builds on a busy machine; an optimised build takes about a millisecond.
     assert!(started.elapsed() < std::time::Duration::from_secs(1), "{:?}", started.elapsed());
     assert_eq!(plan.members().len(), 900);
 }

@@ -1,4 +1,4 @@
-//! etcd breaks in every way it can; what is owned stays owned by one, and in the end everything is.
+//! etcd breaks in every possible way: shards stay with their single owners, and in the end every shard has an owner.
 
 use crate::fleet::{Floor, Member, config, s};
 use delayq_cluster::{ClusterError, ClusterStats, ShardId, Trust};
@@ -19,7 +19,6 @@ fn endpoint_of(proxy: &Proxy) -> String {
     format!("http://{}", proxy.address())
 }
 
-/// A new member is taken in: the fleet does more than survive, it works.
 async fn takes_in_a_fourth(etcd: &EtcdCluster, floor: &Floor, shards: u16) -> Member {
     let fourth = Member::join(config(&etcd.endpoints(), "d", shards), floor).await;
     floor.until("four share", |work| work.balanced(shards, &["a", "b", "c", "d"])).await;
@@ -70,7 +69,6 @@ async fn without_a_quorum_members_keep_what_they_own() {
         assert!(!member.is_trusted());
     }
     assert!(floor.work().balanced(24, &["a", "b", "c"]));
-    // Nobody can say whose a shard is, nor take a new member in.
     let unknown = members[0].handle.still_mine(&[ShardId::new(0)]).await.unwrap_err();
     assert!(matches!(unknown, ClusterError::Unreachable { .. }), "{unknown}");
     let newcomer = Member::start(config(&etcd.endpoints(), "new", 24), &floor).await;
@@ -125,14 +123,14 @@ async fn one_frozen_etcd_member_is_left_for_another_and_nobody_loses_a_shard() {
         let (reconnects, degraded) = (sum(|stats| stats.reconnects), sum(|stats| stats.degraded));
         let answered: Vec<_> = members.iter().map(Member::trusted_until).collect();
         etcd.members()[node].freeze();
-        // Until a later keep-alive of everybody was answered: a member that talked to the frozen one has met its silence.
+        // Wait for a later keep-alive of every member: a member of the frozen server has noticed the silence by then.
         for (member, before) in members.iter().zip(answered) {
             member.until_trusted_beyond(before).await;
         }
         etcd.members()[node].thaw();
         let went = sum(|stats| stats.reconnects) - reconnects;
         println!("etcd member {node} (leader: {leads}) frozen: {went} members went elsewhere");
-        // Without etcd's leader nobody can answer until there is another, and that may outlast the trust.
+        // Without etcd's leader no server answers until the next election, which may outlast the trust.
         assert!(leads || sum(|stats| stats.degraded) == degraded);
         for member in &members {
             member.until_trust("trusted").await;
@@ -148,7 +146,8 @@ async fn an_etcd_emptied_and_rebuilt_is_joined_again() {
     let mut etcd = EtcdCluster::start_one().await;
     let floor = Floor::new();
     let members = three_members(&etcd, &floor, 24).await;
-    // Push the revisions well beyond what the rebuilt etcd will have: a member that waits for them waits for ever.
+    // Push the revisions well beyond the future revisions of the rebuilt etcd: a member that waited for the
+    // old revisions would wait for ever.
     let mut tool = etcd_client::Client::connect(etcd.endpoints(), None).await.unwrap();
     for n in 0..500 {
         tool.put("elsewhere", n.to_string(), None).await.unwrap();
@@ -175,7 +174,8 @@ async fn a_member_cut_off_from_etcd_goes_on_until_it_is_fenced() {
     proxy.set_both(Flow::Hold);
     cut.until_trust("degraded").await;
     assert_eq!(floor.work().of("cut"), 8, "it goes on");
-    // The lease runs out in etcd: the other takes over, and fences it. It cannot ask whose the shards are, and claims none.
+    // The lease runs out in etcd: the other member takes over, and fences this member, which cannot ask for
+    // shards and claims none.
     floor.until("well takes all", |work| work.balanced(16, &["well"])).await;
     assert_eq!(floor.work().fenced - fenced, 8);
     proxy.set_both(Flow::Pass);
@@ -191,14 +191,14 @@ async fn a_history_compacted_under_a_watch_is_read_again() {
     // A change of the drains makes the leader ask etcd, which the pause would cut off.
     let _leader = Member::join(config(&etcd.endpoints(), "leader", 16), &floor).await;
     let proxy = Proxy::start(&etcd.members()[0].address());
-    // A lease so long that no keep-alive falls into the pause, on a busy machine neither.
+    // A long lease, so that no keep-alive falls into the pause, even on a busy machine.
     let mut slow = config(&[endpoint_of(&proxy)], "slow", 16);
     slow.etcd.lease_ttl = s(600).into();
     let slow = Member::join(slow, &floor).await;
     floor.until("both share", |work| work.balanced(16, &["leader", "slow"])).await;
     let before = slow.handle.stats();
     let mut tool = etcd_client::Client::connect(etcd.endpoints(), None).await.unwrap();
-    // Whether etcd gives a watcher up that does not read, or still had its events at hand, is etcd's business.
+    // etcd may drop a watcher that does not read, or still have its events at hand: both happen.
     let mut rounds = 0;
     while slow.handle.stats().compacted == 0 {
         rounds += 1;
@@ -232,8 +232,8 @@ async fn a_member_that_leaves_while_etcd_is_silent_stops_all_the_same() {
     etcd.thaw();
 }
 
-/// Writes more over the drains than the connection and etcd hold back for one watcher that does not read: first more than the
-/// two megabytes that the client lets come on one stream, then more messages than etcd keeps.
+/// Writes more over the drains than the connection and etcd hold back for one unread watch: first more than
+/// the two megabytes that the client accepts on one stream, then more messages than etcd keeps.
 async fn fill_a_watch_of_drains(tool: &mut etcd_client::Client) {
     let drains = "/delayq/dq/timer/drains";
     let long = format!(r#"{{"format":1,"members":{{"{}":{{"since_ms":0}}}}}}"#, "x".repeat(50_000));

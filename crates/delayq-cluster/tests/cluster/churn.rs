@@ -1,6 +1,6 @@
 //! Members come, drain, die and lose their leases in random order; in the end each shard has one worker.
 //!
-//! The seed is printed; `DELAYQ_TEST_SEED` runs one again, `DELAYQ_TEST_STEPS` makes it longer.
+//! The test prints the seed; `DELAYQ_TEST_SEED` repeats a run, `DELAYQ_TEST_STEPS` makes the run longer.
 
 use crate::fleet::{Floor, Member, s};
 use crate::scope::Scope;
@@ -33,7 +33,7 @@ async fn random_churn_ends_with_one_worker_a_shard() {
         match dice.u32(..10) {
             0..=4 => {
                 let mut config = scope.config(&format!("m{step}"), SHARDS);
-                // Nobody loses it who is only kept waiting by the machine; those who die make the last wait that long.
+                // Long enough that a slow machine costs no lease; a dead member makes the end wait that long.
                 config.etcd.lease_ttl = s(6).into();
                 members.push(Member::join(config, &floor).await);
             }
@@ -47,7 +47,7 @@ async fn random_churn_ends_with_one_worker_a_shard() {
             }
             _ => {}
         }
-        // Some steps meet a fleet on the move, some one that has settled more or less.
+        // Some steps meet a fleet on the move, some a fleet that has settled more or less.
         match (dice.u32(..4), members.last()) {
             (0, Some(member)) => {
                 floor.until("it works", |work| work.of(&member.name) > 0).await;

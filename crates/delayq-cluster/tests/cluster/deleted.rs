@@ -1,4 +1,4 @@
-//! Keys deleted or replaced by hand while their member's lease lives: it enrols again, and the fleet works.
+//! Keys deleted or replaced by hand while their member's lease lives: the member enrols again, and the fleet works.
 
 use crate::fleet::{Floor, Member, config};
 use delayq_cluster::Overview;
@@ -13,7 +13,6 @@ async fn delete(etcd: &EtcdCluster, prefix: &str) {
     tool.delete(format!("{FLEET}{prefix}"), Some(DeleteOptions::new().with_prefix())).await.unwrap();
 }
 
-/// Waits until each member has begun as many lives, and they share every shard as the plan says.
 async fn until_enrolled(members: &[Member], floor: &Floor, lives: u64, shards: u16) {
     for member in members {
         member.until_stats("a new life", |stats| stats.leases_granted == lives).await;
@@ -42,7 +41,6 @@ async fn a_fleet_whose_keys_are_deleted_while_its_leases_live_enrols_again() {
     floor.until("all share", |work| work.balanced(24, &["a", "b", "c"])).await;
     delete(&etcd, "").await;
     until_enrolled(&members, &floor, 2, 24).await;
-    // Somebody leads: a new member is taken in.
     members.push(Member::join(config(&etcd.endpoints(), "d", 24), &floor).await);
     floor.until("four share", |work| work.balanced(24, &["a", "b", "c", "d"])).await;
     assert!(members.iter().all(Member::is_trusted));
@@ -70,7 +68,7 @@ async fn a_registration_replaced_by_hand_does_not_keep_its_member_out() {
     let second = Member::join(config(&etcd.endpoints(), "b", 8), &floor).await;
     floor.until("a and b share", |work| work.balanced(8, &["a", "b"])).await;
     let mut tool = Client::connect(etcd.endpoints(), None).await.unwrap();
-    // The leader's after the other's: under no lease any more, they are nobody's.
+    // The leader's key after the other key: without a lease, the keys have no owner.
     for member in [&second, &first] {
         let key = format!("{FLEET}members/{}", member.handle.member().unwrap());
         let registered = tool.get(key.as_str(), None).await.unwrap().kvs()[0].value().to_vec();
@@ -93,7 +91,7 @@ async fn a_member_without_a_shard_is_a_spare_only_by_a_plan() {
     let second = Member::join(config(&etcd.endpoints(), "b", 1), &floor).await;
     let mut view = second.handle.subscribe();
     view.wait_for(|view| view.is_spare()).await.unwrap();
-    // Nobody is left who could write a plan again: without one, no member is a spare.
+    // No member is left to write a plan again: without a plan, no member is a spare.
     etcd.freeze();
     first.die();
     etcd.thaw();

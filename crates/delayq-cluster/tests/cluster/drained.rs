@@ -29,7 +29,7 @@ async fn a_drained_member_has_no_shards_until_it_is_undrained_over_its_restart_a
 
     member.leave().await;
     assert!(!operator.overview().await.unwrap().drains[0].registered);
-    // The new leader is a member that joined after the drain was written.
+    // The new leader joined after the drain was written.
     leader.leave().await;
     third.leave().await;
     let heir = Member::join(scope.config("d", 24), &floor).await;

@@ -1,4 +1,4 @@
-//! Members that follow their plan in a real etcd, and a floor that gives out epochs in place of Redis.
+//! Members that follow their plan in a real etcd, and a floor that issues epochs in place of Redis.
 
 use delayq_cluster::{
     Cluster, ClusterConfig, ClusterStats, EtcdConfig, Handle, Owning, ShardCount, ShardId, Trust,
@@ -13,34 +13,25 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-/// How often a consumer pumps its shards.
 const PUMPED_EVERY: Duration = Duration::from_millis(20);
 
-/// Who works on which shard at this moment, as the consumers themselves say.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Work {
-    /// The members that pump each shard: two for a moment at a hand-over.
+    /// Members that pump each shard: two for a moment at a hand-over.
     pub(crate) workers: BTreeMap<ShardId, BTreeSet<String>>,
-    /// The newest epoch of each shard, and its owner.
     pub(crate) epochs: BTreeMap<ShardId, (u64, String)>,
-    /// When a shard lost its last worker.
     stopped: BTreeMap<ShardId, Instant>,
-    /// The longest time that a shard had no worker.
     pub(crate) longest_gap: Duration,
-    /// Number of claimed shards, over all members.
     pub(crate) claims: usize,
-    /// Number of fenced pumps, over all members.
     pub(crate) fenced: usize,
 }
 
-/// Where the consumers of a test report.
 #[derive(Clone)]
 pub(crate) struct Floor {
     work: Arc<watch::Sender<Work>>,
     stall: Arc<Stall>,
 }
 
-/// A member with a consumer.
 pub(crate) struct Member {
     pub(crate) name: String,
     pub(crate) handle: Handle,
@@ -48,7 +39,6 @@ pub(crate) struct Member {
     consumer: tokio::task::JoinHandle<()>,
 }
 
-/// Pumps the shards of one member.
 struct Consumer {
     name: String,
     handle: Handle,
@@ -58,12 +48,10 @@ struct Consumer {
 }
 
 impl Work {
-    /// How many shards a member works on.
     pub(crate) fn of(&self, name: &str) -> usize {
         self.workers.values().filter(|workers| workers.contains(name)).count()
     }
 
-    /// Returns true if every shard has exactly one worker, with the newest epoch.
     pub(crate) fn covers(&self, shards: u16) -> bool {
         (0..shards).map(ShardId::new).all(|shard| {
             let (workers, newest) = (self.workers.get(&shard), self.epochs.get(&shard));
@@ -71,14 +59,13 @@ impl Work {
         })
     }
 
-    /// Whether every shard has exactly one worker and the counts of these members differ by one at most.
+    /// Counts of these members differ by one at most.
     pub(crate) fn balanced(&self, shards: u16, names: &[&str]) -> bool {
         let counts: Vec<usize> = names.iter().map(|name| self.of(name)).collect();
         let (most, least) = (counts.iter().max().unwrap(), counts.iter().min().unwrap());
         self.covers(shards) && counts.iter().sum::<usize>() == usize::from(shards) && most - least <= 1
     }
 
-    /// The shards that a member works on.
     pub(crate) fn shards_of(&self, name: &str) -> Vec<ShardId> {
         let theirs = self.workers.iter().filter(|(_, workers)| workers.contains(name));
         theirs.map(|(&shard, _)| shard).collect()
@@ -94,7 +81,6 @@ impl Floor {
         self.work.borrow().clone()
     }
 
-    /// Waits until the work is as it should be; answers how long that took.
     pub(crate) async fn until(&self, what: &str, so: impl FnMut(&Work) -> bool) -> Duration {
         let started = Instant::now();
         let mut work = self.work.subscribe();
@@ -103,12 +89,11 @@ impl Floor {
         started.elapsed()
     }
 
-    /// Judges a time by its bound, and by what the machine itself kept waiting since the floor is there.
+    /// Judges a time by its bound, and by the machine's own delays since the floor began.
     pub(crate) fn judge(&self, what: &str, took: Duration, bound: Duration) -> Timing {
         self.stall.judge(what, took, bound)
     }
 
-    /// Measures the longest gap from scratch.
     pub(crate) fn forget_gaps(&self) {
         self.work.send_modify(|work| work.longest_gap = Duration::ZERO);
     }
@@ -121,7 +106,6 @@ impl Floor {
         counts
     }
 
-    /// Gives out the next epoch of each shard.
     fn claim(&self, name: &str, shards: &[ShardId]) -> BTreeMap<ShardId, u64> {
         let mut epochs = BTreeMap::new();
         self.work.send_modify(|work| {
@@ -139,7 +123,6 @@ impl Floor {
         epochs
     }
 
-    /// Returns the shards for which there is a newer epoch.
     fn fenced(&self, epochs: &BTreeMap<ShardId, u64>) -> Vec<ShardId> {
         let work = self.work.borrow();
         let newest = |shard| work.epochs.get(shard).map_or(0, |&(epoch, _)| epoch);
@@ -161,7 +144,6 @@ impl Floor {
 }
 
 impl Consumer {
-    /// Pumps until the member has left.
     async fn run(mut self) {
         let mut views = self.handle.subscribe();
         views.mark_changed();
@@ -229,9 +211,8 @@ impl Consumer {
 }
 
 impl Member {
-    /// Joins and consumes: claims each planned shard, and pumps until fenced.
     pub(crate) async fn join(config: ClusterConfig, floor: &Floor) -> Self {
-        // DELAYQ_TEST_LOG=delayq_cluster=debug shows what the members did.
+        // DELAYQ_TEST_LOG=delayq_cluster=debug shows the members' log.
         if let Ok(filter) = std::env::var("DELAYQ_TEST_LOG") {
             let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
         }
@@ -239,7 +220,6 @@ impl Member {
         Self::consume(name, Cluster::join(config).await.unwrap(), floor)
     }
 
-    /// Starts, joined or not, and consumes likewise.
     pub(crate) async fn start(config: ClusterConfig, floor: &Floor) -> Self {
         let name = config.member.name.clone();
         Self::consume(name, Cluster::start(config).await.unwrap(), floor)
@@ -256,14 +236,13 @@ impl Member {
         Self { name, handle, floor: floor.clone(), consumer: tokio::spawn(consumer.run()) }
     }
 
-    /// Dies as a process does: everything stops at once, and the lease stays behind.
+    /// Dies like a process: everything stops at once, and the lease stays behind.
     pub(crate) fn die(self) {
         self.consumer.abort();
         let theirs = self.floor.work().shards_of(&self.name);
         self.floor.stop(&self.name, &theirs, 0);
     }
 
-    /// Drains and leaves in order.
     pub(crate) async fn leave(self) {
         self.handle.drain();
         self.floor.until("nothing is left to it", |work| work.of(&self.name) == 0).await;
@@ -271,14 +250,13 @@ impl Member {
         self.consumer.await.unwrap();
     }
 
-    /// Waits until the member stands like this with etcd.
     pub(crate) async fn until_trust(&self, name: &str) {
         let mut view = self.handle.subscribe();
         let came = timeout(LONG, view.wait_for(|view| view.trust.name() == name)).await.is_ok();
         assert!(came, "{} is {:?}, not {name} within {LONG:?}", self.name, self.handle.view().trust);
     }
 
-    /// Until when the last keep-alive that was answered lets the member trust its lease.
+    /// The end of trust in the lease, by the last answered keep-alive.
     pub(crate) fn trusted_until(&self) -> Instant {
         match self.handle.trust() {
             Trust::Trusted { until: Some(until) } => until,
@@ -286,7 +264,7 @@ impl Member {
         }
     }
 
-    /// Waits until a later keep-alive than that one was answered.
+    /// Waits until a later keep-alive was answered.
     pub(crate) async fn until_trusted_beyond(&self, before: Instant) {
         let mut view = self.handle.subscribe();
         let later = |trust: Trust| matches!(trust, Trust::Trusted { until: Some(until) } if until > before);
@@ -294,7 +272,7 @@ impl Member {
         assert!(came, "no keep-alive of {} was answered within {LONG:?}", self.name);
     }
 
-    /// Polls the counters, which notify nobody, until they are so.
+    /// Polls the counters, which notify nobody.
     pub(crate) async fn until_stats(&self, what: &str, so: impl Fn(&ClusterStats) -> bool) {
         wait_until(what, LONG, || std::future::ready(so(&self.handle.stats()))).await;
     }
@@ -304,7 +282,6 @@ impl Member {
     }
 }
 
-/// A configuration with short times.
 pub(crate) fn config(endpoints: &[String], name: &str, shards: u16) -> ClusterConfig {
     let etcd = EtcdConfig { lease_ttl: HumanDuration::from_secs(3), ..EtcdConfig::at(endpoints).unwrap() };
     let deployment =

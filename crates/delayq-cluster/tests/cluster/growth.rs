@@ -17,7 +17,7 @@ async fn more_shards_are_owned_without_moving_the_old_ones() {
         members.into_iter().map(|member| (member.name, member.since_ms)).collect::<Vec<_>>()
     };
     let joined = since().await;
-    // One member learns of the growth first; the plan follows it.
+    // One member learns of the growth first; the plan follows that member.
     second.handle.set_shards(ShardCount::new(128).unwrap());
     floor.until("128 are shared", |work| work.balanced(128, &["a", "b"])).await;
     assert_eq!(floor.work().claims, moved + 64, "each new one was claimed once");

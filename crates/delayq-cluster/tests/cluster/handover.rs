@@ -40,7 +40,7 @@ async fn a_drain_hands_256_shards_over_in_less_than_a_second() {
         let heir = Member::join(scope.config("b", 512), &floor).await;
         floor.until("a and b share", |work| work.balanced(512, &["a", "b"])).await;
 
-        // The leader itself drains: it must plan itself away first.
+        // The draining leader must plan itself away first.
         leader.handle.drain();
         let took = floor.until("b owns all", |work| work.balanced(512, &["b"])).await;
         let gap = floor.work().longest_gap;
@@ -87,7 +87,7 @@ async fn an_heir_that_cannot_claim_takes_nothing_away() {
     let heir = Cluster::join(scope.config("heir", 16)).await.unwrap();
     heir.subscribe().wait_for(|view| view.planned.len() == 8).await.unwrap();
     owner.handle.subscribe().wait_for(|view| view.planned.len() == 8).await.unwrap();
-    // It goes: who pumped all the time has nothing to claim.
+    // The heir leaves: the owner pumped all the time, and has nothing to claim.
     assert!(heir.leave(s(5)).await);
     owner.handle.subscribe().wait_for(|view| view.planned.len() == 16).await.unwrap();
     let work = floor.work();
@@ -101,7 +101,7 @@ async fn two_hundred_members_start_at_once() {
     let joining: Vec<_> = (0..200)
         .map(|n| {
             let mut config = scope.config(&format!("m{n}"), 256);
-            // What is tested is the start, and not whether 200 keep-alives fit into this machine's spare time.
+            // The test is about the start, not about 200 keep-alives in this machine's spare time.
             config.etcd.lease_ttl = s(60).into();
             config.etcd.call_deadline = s(10).into();
             let floor = floor.clone();
@@ -129,7 +129,7 @@ async fn a_member_that_comes_back_under_its_name_gets_its_shards_back() {
     let floor = Floor::new();
     let patient = |name: &str| {
         let mut config = scope.config(name, 40);
-        // A leader that waits long enough for the member to be back before it plans without it.
+        // The leader waits long enough for the member to return before a plan without that member.
         (config.plan_quiet, config.plan_at_most) = (s(1), s(3));
         config
     };
@@ -137,7 +137,7 @@ async fn a_member_that_comes_back_under_its_name_gets_its_shards_back() {
     let leaves = Member::join(patient("b"), &floor).await;
     floor.until("a and b share", |work| work.balanced(40, &["a", "b"])).await;
     let (owned_before, claims) = (floor.work().shards_of("b"), floor.work().claims);
-    // Somebody else's tool revokes the lease: etcd says *gone*, and a new life begins.
+    // A foreign tool revokes the lease: etcd answers *gone*, and a new life begins.
     let before = leaves.handle.member().unwrap();
     let lease = i64::from_str_radix(before.as_str().rsplit('-').next().unwrap(), 16).unwrap();
     let mut tool = scope.tool().await;
@@ -156,7 +156,7 @@ async fn a_plan_deleted_by_hand_is_written_again_and_nothing_moves() {
     let scope = Scope::shared().await;
     let floor = Floor::new();
     let _first = Member::join(scope.config("a", 16), &floor).await;
-    // So that the plan has a past: made from nothing, it would be another.
+    // The plan needs a past: a plan from nothing would differ.
     floor.until("a owns all", |work| work.balanced(16, &["a"])).await;
     let _second = Member::join(scope.config("b", 16), &floor).await;
     floor.until("a and b share", |work| work.balanced(16, &["a", "b"])).await;
@@ -184,7 +184,6 @@ async fn an_idle_fleet_asks_etcd_for_nothing_but_its_keep_alives() {
         let rise = n - before.get(&method).copied().unwrap_or(0.0);
         (rise > 0.0).then_some((method, rise))
     };
-    // Four rounds of everybody.
     let grown = wait_for("four rounds of keep-alives", LONG, || async {
         let grown: BTreeMap<String, f64> =
             etcd.members()[0].received().await.into_iter().filter_map(rise).collect();
@@ -194,8 +193,8 @@ async fn an_idle_fleet_asks_etcd_for_nothing_but_its_keep_alives() {
     let took = since.elapsed();
     println!("messages in {took:?} from 5 members with a lease of 3 s: {grown:?}");
     assert_eq!(grown.keys().collect::<Vec<_>>(), ["LeaseKeepAlive"], "and nothing else");
-    // A third of the lease is a second: the first round may have come at once, the other three in their time. Half a
-    // second is left for one that was slow to arrive.
+    // A third of the lease is a second: the first round may have come at once, the other three in their time.
+    // Half a second is left for a slow arrival.
     assert!(took > Duration::from_millis(2_500), "four rounds in {took:?}");
 }
 
@@ -217,7 +216,7 @@ async fn foreign_keys_in_the_fleet_are_named_and_change_nothing() {
     let scope = Scope::shared().await;
     let floor = Floor::new();
     let mut tool = scope.tool().await;
-    // Older than every member, and without a lease: who waited for it to go would never lead.
+    // Older than every member, and without a lease: a member that waited for these keys to go would never lead.
     for key in ["members/junk", "members/other"] {
         tool.put(scope.key(key), "not a document", None).await.unwrap();
     }
@@ -228,14 +227,13 @@ async fn foreign_keys_in_the_fleet_are_named_and_change_nothing() {
     assert_eq!(overview.unreadable.len(), 2, "{:?}", overview.unreadable);
     assert_eq!(overview.members.len(), 2);
     assert!(overview.members[0].leader);
-    // A plan that nobody can read keeps everybody where they are until the leader has written another.
+    // An unreadable plan keeps every member in place until the leader has written another plan.
     let mut watch = tool.watch(scope.key("plan"), None).await.unwrap();
     tool.put(scope.key("plan"), r#"{"format":99}"#, None).await.unwrap();
     until_written(&mut watch).await;
     floor.until("a and b share", |work| work.balanced(8, &["a", "b"])).await;
 }
 
-/// Waits until the watched key holds a plan that can be read.
 async fn until_written(watch: &mut etcd_client::WatchStream) {
     let readable = |event: &etcd_client::Event| {
         let value = event.kv().map(etcd_client::KeyValue::value).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A member starts while etcd cannot take it in, and is taken in later.
+//! A member starts while etcd cannot register the member, and joins later.
 
 use crate::fleet::{Floor, Member, config};
 use delayq_cluster::{Cluster, ClusterError, Observer, Trust};
@@ -36,7 +36,7 @@ async fn a_configuration_that_cannot_be_used_is_not_waited_with() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_etcd_that_is_full_is_not_connected_to_again_and_again() {
-    // A quota that is soon used up, and no more than that: what is there already fits.
+    // A quota that a few writes use up, and that the existing keys fit into.
     let options = EtcdOptions::default().arguments(["--quota-backend-bytes", "2000000"]);
     let etcd = EtcdCluster::start_with(options).await;
     let floor = Floor::new();
@@ -47,11 +47,9 @@ async fn an_etcd_that_is_full_is_not_connected_to_again_and_again() {
     let observer = Observer::new(&config(&etcd.endpoints(), "observer", 8)).unwrap();
     assert_eq!(observer.health().await[0].alarms, ["NOSPACE"]);
     let before = member.handle.stats();
-    // The plan has to be written again.
     tool.delete("/delayq/dq/timer/plan", None).await.unwrap();
     member.until_stats("some tries", |stats| stats.requests >= before.requests + 4).await;
     assert_eq!(member.handle.stats().reconnects, before.reconnects);
-    // A newcomer is there, and waits.
     let second = Member::start(config(&etcd.endpoints(), "b", 8), &floor).await;
     assert_eq!(second.handle.trust(), Trust::Joining);
     etcd.compact().await;

@@ -1,6 +1,6 @@
-//! A fleet of members against a real etcd: no shard without a worker while its owner lives, and in the end one each.
+//! A fleet of members against a real etcd: each shard always has a worker, and in the end only one.
 
-// A test that cannot go on ends by panicking, in its helpers too.
+// A test that cannot continue ends by panicking, in its helpers too.
 #![allow(clippy::unwrap_used)]
 #![allow(clippy::disallowed_methods, reason = "two variables steer the tests themselves")]
 

@@ -1,10 +1,11 @@
-//! The plan is the claim: random walks of members, an etcd and a Redis, in which any message may be late and any member may die.
+//! The plan is the claim: random walks of members, an etcd and a Redis, in which any message may be late and
+//! any member may die.
 //!
-//! [`Owning`] and the planner are the real code. Only the two servers are models: an etcd that holds registrations and the
-//! plan, and a Redis that gives out epochs. A walk that fails prints its seed.
+//! [`Owning`] and the planner are the real code. Only the two servers are models: an etcd that holds
+//! registrations and the plan, and a Redis that issues epochs. A failed walk prints its seed.
 //!
-//! A walk ends in one of three ways, and in each of them every shard is pumped within a round: the faults end; members stay cut
-//! off from shards that others reach; etcd takes no writes any more, and members are gone.
+//! A walk ends in one of three ways, each with every shard pumped within a round: the faults end; members
+//! stay cut off from shards that others reach; etcd takes no writes any more, and members are gone.
 
 use delayq_cluster::{
     Candidate, MemberId, OwnershipView, Owning, Plan, ShardCount, ShardId, ShardRanges, compute,
@@ -16,30 +17,26 @@ const WALKS: u64 = 3_000;
 const STEPS: usize = 120;
 const MEMBERS: usize = 4;
 const SHARDS: u16 = 3;
-/// How long no owner pumps a shard before another member may claim it.
+/// Time without a pump by the owner before another member may claim a shard.
 const ORPHANED_FOR: Duration = Duration::from_secs(5);
 
-/// The fleet, its servers, and what was observed.
 struct World {
     dice: fastrand::Rng,
     now: Instant,
     etcd: Etcd,
-    /// The newest epoch of each shard, and its owner.
     redis: BTreeMap<ShardId, (u64, usize)>,
-    /// The shards that no owner has pumped since a member without an epoch checked them, and when that was.
+    /// Shards without a pump by their owner since the first check by a member without an epoch, and the time
+    /// of that check.
     orphaned: BTreeMap<ShardId, Instant>,
     members: Vec<Member>,
-    /// The member that pumped under an epoch.
     pumpers: BTreeMap<(ShardId, u64), usize>,
-    /// The shards that were pumped in this round.
     pumped: BTreeSet<ShardId>,
-    /// Epochs that were given up because the plan gave the shard to nobody.
+    /// Epochs that were given up because the plan assigned the shard to no member.
     given_up: BTreeSet<(ShardId, u64)>,
 }
 
 #[derive(Default)]
 struct Etcd {
-    /// By rank.
     registered: BTreeMap<u64, Registered>,
     /// True while etcd takes no writes, and still answers.
     full: bool,
@@ -48,7 +45,6 @@ struct Etcd {
     revision: u64,
 }
 
-/// What a member says of itself.
 struct Registered {
     member: usize,
     draining: bool,
@@ -59,17 +55,13 @@ struct Registered {
 struct Member {
     dead: bool,
     draining: bool,
-    /// True while etcd is out of reach.
     deaf: bool,
-    /// The shards that are out of reach in Redis.
     cut_off: BTreeSet<ShardId>,
     /// The rank of the last known registration of this member.
     rank: Option<u64>,
     owning: Owning,
     epochs: BTreeMap<ShardId, u64>,
-    /// Redis's answers to claims, still under way.
     answers: VecDeque<(ShardId, u64)>,
-    /// The leader's last reading, before its write.
     read: Option<(Vec<Candidate>, Option<Plan>, u64)>,
 }
 
@@ -130,7 +122,6 @@ impl World {
         }
     }
 
-    /// One random event.
     fn step(&mut self) {
         self.now += Duration::from_secs(3);
         let m = self.dice.usize(..MEMBERS);
@@ -191,7 +182,7 @@ impl World {
         }
     }
 
-    /// A member says which shards are out of its reach.
+    /// A member reports the shards out of its reach.
     fn say(&mut self, m: usize) {
         let member = &self.members[m];
         let registered = member.rank.and_then(|rank| self.etcd.registered.get_mut(&rank));
@@ -200,7 +191,7 @@ impl World {
         }
     }
 
-    /// A member checks the shards that others should pump, and adopts those that nobody has pumped since the last check.
+    /// A member checks the other members' shards, and adopts shards without a pump since the last check.
     fn rescue(&mut self, m: usize) {
         let member = &mut self.members[m];
         if member.dead || member.draining {
@@ -253,7 +244,6 @@ impl World {
         }
     }
 
-    /// Pumps every shard whose epoch the member has.
     fn pump(&mut self, m: usize) {
         let member = &mut self.members[m];
         if member.dead {
@@ -294,7 +284,6 @@ impl World {
         }
     }
 
-    /// The leader reads the members and the plan. Anything may happen between this reading and the write.
     fn read(&mut self, m: usize) {
         let first = self.etcd.registered.first_key_value().map(|(rank, _)| *rank);
         let member = &mut self.members[m];
@@ -303,7 +292,6 @@ impl World {
         }
     }
 
-    /// The leader writes the plan, unless its registration is gone or the plan has changed.
     fn write(&mut self, m: usize) {
         let member = &mut self.members[m];
         let Some(rank) = member.rank.filter(|_| !member.dead && !member.deaf) else { return };
@@ -321,7 +309,7 @@ impl World {
         self.etcd.registered.retain(|_, registered| registered.member != m);
     }
 
-    /// A member is to stop, and registers as draining if etcd is in reach.
+    /// Tells a member to stop; the member registers as draining if etcd is in reach.
     fn drain(&mut self, m: usize) {
         let member = &mut self.members[m];
         if member.dead {
@@ -338,7 +326,6 @@ impl World {
         }
     }
 
-    /// A new process under the name of a dead one, without its epochs.
     fn start_again(&mut self, m: usize) {
         self.members[m] = Member::default();
         let theirs = self.redis.iter().filter(|(_, (_, owner))| *owner == m);
@@ -364,7 +351,6 @@ impl World {
         }
     }
 
-    /// Faults end, and draining members and the leases of the dead with them.
     fn calm(&mut self) {
         self.etcd.full = false;
         self.members.iter_mut().for_each(|member| member.cut_off.clear());
@@ -372,7 +358,7 @@ impl World {
         self.plan();
     }
 
-    /// Each shard stays out of the reach of some members, the leader perhaps among them, but not of all.
+    /// Each shard stays out of the reach of some members, perhaps of the leader, but not of all.
     fn cut_off(&mut self) {
         self.calm();
         let alive: Vec<usize> = (0..MEMBERS).filter(|&m| !self.members[m].dead).collect();
@@ -387,7 +373,7 @@ impl World {
         self.plan();
     }
 
-    /// Any members die, but one, and etcd takes no writes from then on: no plan replaces them.
+    /// All members but one may die, and etcd takes no writes from then on: no plan replaces the dead.
     fn fill(&mut self) {
         self.calm();
         self.etcd.full = true;
@@ -414,7 +400,6 @@ impl World {
         self.etcd.registered.retain(|rank, registered| ranks[registered.member] == Some(*rank));
     }
 
-    /// Members say what they reach, and a leader plans for it.
     fn plan(&mut self) {
         for _ in 0..2 {
             (0..MEMBERS).for_each(|m| self.hear(m));
@@ -425,7 +410,6 @@ impl World {
         (0..MEMBERS).for_each(|m| self.hear(m));
     }
 
-    /// Every member pumps its shards, and claims or asks as the answers require.
     fn round(&mut self) {
         self.now += Duration::from_secs(6);
         self.pumped.clear();
@@ -442,15 +426,14 @@ impl World {
         self.is_looked_after();
     }
 
-    /// Every shard is pumped within a round.
     fn all_pumped(&mut self) {
         self.round();
         let missed: Vec<ShardId> = all().filter(|shard| !self.pumped.contains(shard)).collect();
         assert!(missed.is_empty(), "not pumped within a round: {missed:?}");
     }
 
-    /// Each shard has one worker: the member that the plan names, with the newest epoch. A member that does not reach the shard
-    /// may not know yet that it is fenced.
+    /// Each shard has one worker: the planned member, with the newest epoch. A member out of reach of the
+    /// shard may not know of its fencing yet.
     fn is_settled(&self) {
         let alive = |m: &usize| !self.members[*m].dead;
         for shard in all() {
@@ -469,7 +452,6 @@ impl World {
     }
 }
 
-/// Random steps, and an end that leaves a member alive.
 fn walk(seed: u64, end: fn(&mut World), check: fn(&mut World)) {
     let mut world = World::new(seed);
     (0..STEPS).for_each(|_| world.step());
@@ -508,7 +490,7 @@ fn a_shard_that_members_do_not_reach_is_pumped_within_a_round_by_one_that_does()
 fn a_shard_whose_owner_died_while_etcd_takes_no_writes_is_adopted_at_the_second_check() {
     walks(World::fill, |world| {
         world.round();
-        // The first check finds the shards that nobody pumps, the second one adopts them.
+        // The first check finds the shards without a pump, the second adopts them.
         for _ in 0..2 {
             (0..MEMBERS).for_each(|m| world.rescue(m));
             world.round();

@@ -1,4 +1,4 @@
-//! A member in a process of its own, to be frozen and killed as processes are.
+//! A member in a process of its own, to be frozen and killed.
 //!
 //! The process is this test binary again, running [`a_member_of_its_own`] only.
 
@@ -13,10 +13,9 @@ use std::process::Command;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The endpoint that the process joins, for the process itself.
 const ENDPOINT: &str = "DELAYQ_TEST_MEMBER_OF";
 
-/// Starts the process, and waits until it owns half of 16 shards.
+/// Starts the process, and waits until the process owns half of 16 shards.
 async fn start_member(endpoint: &str) -> Process {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "process::a_member_of_its_own", "--ignored", "--nocapture"]);
@@ -41,7 +40,7 @@ async fn a_member_of_its_own() {
                 }
                 say(&handle, views.borrow_and_update().planned.len(), "planned");
             }
-            // The handle is asked too: it must know better than the tasks, which have not run yet after a freeze.
+            // The handle must answer better than the tasks, which have not run yet after a freeze.
             _ = tick.tick() => say(&handle, handle.view().planned.len(), "-"),
         }
     }
@@ -52,7 +51,6 @@ fn say(handle: &Handle, owned: usize, why: &str) {
     std::io::stdout().flush().unwrap();
 }
 
-/// Waits until the plan gives so many shards to a member; answers how long that took.
 async fn planned(member: &Member, shards: usize) -> Duration {
     let (started, mut views) = (Instant::now(), member.handle.subscribe());
     let came = tokio::time::timeout(LONG, views.wait_for(|view| view.planned.len() == shards)).await;
@@ -75,10 +73,9 @@ async fn a_process_frozen_for_three_leases_knows_it_when_it_wakes_and_joins_agai
         let took = planned(&well, 16).await;
         println!("a frozen process' shards are owned elsewhere after {took:?} (lease {granted:?})");
         let timing = floor.judge("the take-over from a frozen process", took, granted + s(2));
-        // The time itself is what is tested.
         tokio::time::sleep_until(frozen + granted * 3).await;
 
-        // Whatever it had said before it froze comes first; the first words after it woke are of a lease not trusted.
+        // Output from before the freeze comes first; the first words after the thaw show a lease without trust.
         let mark = process.mark();
         process.signal(Signal::CONT);
         let woke = Instant::now();

@@ -5,7 +5,6 @@ use delayq::Namespace;
 use delayq_cluster::ClusterConfig;
 use delayq_tests::shared;
 
-/// A namespace of the etcd that the tests share.
 pub(crate) struct Scope {
     endpoints: Vec<String>,
     namespace: Namespace,
@@ -17,17 +16,14 @@ impl Scope {
         Self { endpoints: shared::etcd_endpoints().await.to_vec(), namespace }
     }
 
-    /// A configuration with short times.
     pub(crate) fn config(&self, name: &str, shards: u16) -> ClusterConfig {
         ClusterConfig { namespace: self.namespace.clone(), ..config(&self.endpoints, name, shards) }
     }
 
-    /// A key of its timers.
     pub(crate) fn key(&self, rest: &str) -> String {
         format!("/delayq/{}/timer/{rest}", self.namespace)
     }
 
-    /// Somebody else's tool.
     pub(crate) async fn tool(&self) -> etcd_client::Client {
         etcd_client::Client::connect(&self.endpoints, None).await.unwrap()
     }

@@ -1,4 +1,4 @@
-//! TLS with a certificate of our own authority, users with passwords, and tokens that die with etcd.
+//! TLS with a certificate of the test's own authority, users with passwords, and tokens that die with etcd.
 
 use crate::fleet::{Floor, Member, config};
 use delayq_cluster::{Advice, Cluster, ClusterConfig, ClusterError, Observer, TlsConfig};
@@ -8,7 +8,8 @@ use delayq_tests::etcd_server::{EtcdCluster, EtcdOptions};
 use etcd_client::{Certificate, Client, ConnectOptions, Permission, PermissionType, TlsOptions};
 use std::time::Duration;
 
-/// An etcd that shows a certificate of this authority, under two names, and takes clients who show one too.
+/// An etcd with a certificate of this authority under two names, which demands client certificates of the
+/// same authority.
 fn asking_for_certificates(authority: &Authority) -> EtcdOptions {
     let server = authority.sign("server", &["127.0.0.1", "etcd.test"]);
     let trusted = authority.authority().display().to_string();
@@ -19,7 +20,6 @@ fn asking_for_certificates(authority: &Authority) -> EtcdOptions {
     ])
 }
 
-/// Switches authentication on: root, and a user `timer` that may use its prefix only.
 async fn secure(client: &mut Client) {
     client.user_add("root", "root-password", None).await.unwrap();
     client.user_grant_role("root", "root").await.unwrap();
@@ -132,7 +132,8 @@ async fn a_token_that_died_with_etcd_is_asked_for_again() {
 
     etcd.member(0).kill().await;
     etcd.member(0).launch();
-    // Joining tries until etcd is back; it authenticates again. The others need their old claims and a new token.
+    // Joining tries until etcd is back, and authenticates again. The other members need their old claims and
+    // a new token.
     let _third = Member::join(third, &floor).await;
     floor.until("a, b and c share", |work| work.balanced(16, &["a", "b", "c"])).await;
     assert_eq!(outside.overview().await.unwrap().members.len(), 3);

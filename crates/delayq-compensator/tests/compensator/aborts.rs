@@ -1,5 +1,4 @@
-//! A compensator's or a producer's process ends at one of its steps: in front of a sync of the spool, which is between any
-//! two steps.
+//! A compensator's or a producer's process ends right before a sync of the spool, at each of its steps.
 
 use super::steps::Resubmitter;
 use super::writes::{known_by_ids, writes};
@@ -20,7 +19,6 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_delayq-compensator");
 const WRITES: u64 = 60;
 const IDS: u64 = 6;
 
-/// A compensator of a folder on a disk, in steps of seven records.
 fn start(host: &Host, disk: &DiskShim, syncs: Syncs) -> Process {
     let config = host.folder.join("delayq.toml");
     let text = format!(
@@ -42,7 +40,7 @@ async fn a_compensator_that_ends_between_any_two_steps_changes_nothing_of_the_re
         write.carry_out(&calm.producer).await;
     }
     let expected = known_by_ids(&calm, IDS).await;
-    // Of each step: between Redis's answers and their note.
+    // In each step: between Redis's answers and the note of the results.
     for number in 1..=6 {
         let host = Host::start().await;
         let disk = DiskShim::new();
@@ -72,7 +70,7 @@ async fn a_put_that_replaces_is_not_taken_for_an_older_one_of_its_message_whenev
         SpoolRecord::put(&message("a").replace(), Fate::NotApplied, at),
     ];
     spool.append(records.to_vec()).await.unwrap();
-    // All are carried out, and none is noted.
+    // Redis carried out all records, and the spool noted none.
     let mut process = start(&host, &disk, Syncs::End(1));
     let ended = process.wait_end(LONG).await;
     assert_eq!(ended.code(), None, "it ended by itself: {}", process.tail());
@@ -81,12 +79,11 @@ async fn a_put_that_replaces_is_not_taken_for_an_older_one_of_its_message_whenev
     assert_eq!(present, PutOutcome::Exists(State::Delayed, FAR));
 }
 
-/// Of the producer: the folder of its spool, and the first of its writes.
 const SPOOL: &str = "DELAYQ_TEST_SPOOL";
 const FIRST: &str = "DELAYQ_TEST_FIRST";
 const ACKNOWLEDGED: &str = "acknowledged";
 
-/// The process that [`produce`] starts: writes by a producer whose Redis is away, one after the other.
+/// The process that [`produce`] starts: a producer without a Redis writes one record after the other.
 #[tokio::test]
 #[ignore = "a process that another test starts"]
 #[allow(clippy::disallowed_methods, reason = "what the test that starts it says")]
@@ -101,7 +98,7 @@ async fn the_producer() {
     }
 }
 
-/// Runs the producer from this write to its end: how many writes it was told of as spooled.
+/// Runs the producer from the write `first` to its end; returns the number of writes acknowledged as spooled.
 async fn produce(disk: &DiskShim, syncs: Syncs, first: usize) -> usize {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--ignored", "--exact", "aborts::the_producer", "--nocapture"]);
@@ -121,7 +118,7 @@ async fn a_producer_that_ends_between_any_two_steps_and_repeats_its_last_write_c
         write.carry_out(&calm.producer).await;
     }
     let expected = known_by_ids(&calm, IDS).await;
-    // The first ones make the file; then each write has one, in front of its commit.
+    // The first syncs create the file; then each write has a sync before its commit.
     for number in [1, 2, 3, 4, 5, 6, 7, 8, 12, 30] {
         let (host, disk) = (Host::start().await, DiskShim::new());
         let before = produce(&disk, Syncs::End(number), 0).await;
@@ -129,7 +126,7 @@ async fn a_producer_that_ends_between_any_two_steps_and_repeats_its_last_write_c
         assert_eq!((before + after) as u64, WRITES, "sync {number}");
         let mut resubmitter = Resubmitter::new(disk.path(), host.deployment.client.clone(), 500).await;
         let spooled = resubmitter.stats().await.unwrap();
-        // The write that it was at is there once more, if it was written before it was synced.
+        // The write under way is there once more if written before the sync.
         assert!(
             spooled.balances() && (WRITES..=WRITES + 1).contains(&spooled.waiting),
             "sync {number}: {spooled:?}"

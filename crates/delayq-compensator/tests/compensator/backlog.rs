@@ -1,4 +1,4 @@
-//! A day without a compensator: what was spooled is carried out in memory that does not grow with it.
+//! A day without a compensator: replaying the spool takes memory that does not grow with the number of records.
 
 use super::steps::resting;
 use super::{Host, target, topic};
@@ -12,12 +12,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const DAY_MS: u64 = 86_400_000;
-/// Every tenth record cancels the put five records before it.
 const A_CANCEL_IN: u64 = 10;
-/// Maximum resident memory of the process, in KiB: several times as much as an idle one has.
+/// Maximum resident memory of the process, in KiB: several times the memory of an idle process.
 const MOST_KIB: u64 = 160 << 10;
 
-/// The n-th of the day's records, evenly spread over it. Most puts are due within the day.
+/// The n-th of the day's records, at even intervals. Most puts are due within the day.
 fn record(n: u64, count: u64, now: UnixMillis) -> SpoolRecord {
     let at = UnixMillis::new(now.get() - DAY_MS + n * DAY_MS / count);
     if n % A_CANCEL_IN == A_CANCEL_IN - 1 {
@@ -27,7 +26,6 @@ fn record(n: u64, count: u64, now: UnixMillis) -> SpoolRecord {
     SpoolRecord::put(&message.after(Duration::from_secs(6 * 3600)), Fate::NotApplied, at)
 }
 
-/// A host with so many records of a day in its spool.
 async fn after_a_day(count: u64) -> Host {
     let host = Host::start().await;
     let spool = SpoolWriter::open(host.folder.path(), &SpoolSettings { max_bytes: 4 << 30 }).unwrap();
@@ -52,12 +50,10 @@ fn start(host: &Host) -> Process {
     Process::spawn("delayq-compensator", command)
 }
 
-/// Waits until the compensator is so far.
 async fn is_so(what: &str, is_so: impl Fn() -> bool) {
     wait_until(what, LONG * at_length(1, 20), async || is_so()).await;
 }
 
-/// Ends a compensator, which has taken little memory; how much, in KiB.
 async fn end(mut process: Process) -> u64 {
     let most_kib = process.most_kib().unwrap();
     process.ends_well_by(Signal::TERM, LONG).await;
@@ -65,7 +61,6 @@ async fn end(mut process: Process) -> u64 {
     most_kib
 }
 
-/// Every record was carried out once.
 async fn is_carried_out(host: &Host, count: u64, stats: SpoolStats) {
     let numbers = Admin::new(host.deployment.client.clone()).count(&topic()).await.unwrap();
     let (cancels, puts) = (count / A_CANCEL_IN, count - count / A_CANCEL_IN);

@@ -1,4 +1,4 @@
-//! A spool whose disk is full, to the last page.
+//! A spool on a disk that is full to the last page.
 
 use crate::{lasting_redis, message, topic};
 use delayq::spool::SpoolRecord;
@@ -12,7 +12,6 @@ use delayq_tests::redis_server::RedisServer;
 use delayq_tests::small_disk::SmallDisk;
 use tokio::task::JoinHandle;
 
-/// A host with records in its spool and no room left beside it, and a compensator that Redis does not answer.
 struct Host {
     disk: SmallDisk,
     deployment: Deployment<RedisServer>,
@@ -46,7 +45,7 @@ async fn built(
 // === impl Host ===
 
 impl Host {
-    /// Nothing where no disk can be mounted.
+    /// `None` where no disk can be mounted.
     async fn start(kib: u32) -> Option<Self> {
         let disk = SmallDisk::mount(kib)?;
         let mut deployment = Deployment::on(lasting_redis().await, 4).await;
@@ -71,7 +70,6 @@ impl Host {
         .await;
     }
 
-    /// Stops the compensator once nothing waits in its spool; its books balance.
     async fn ends_empty(self) {
         let stats = || SpoolReader::open_beside(self.disk.path()).unwrap().stats().unwrap();
         wait_until("nothing to wait any more", LONG, || async { stats().waiting == 0 }).await;
@@ -85,7 +83,6 @@ impl Host {
 async fn what_waits_on_a_full_disk_gets_out_by_the_room_that_was_kept_for_it() {
     let Some(host) = Host::start(20 << 10).await else { return };
     host.is_resubmitted().await;
-    // And once there is room again, some of it is kept, and the spool takes what comes.
     host.disk.clear();
     host.spool.append(vec![record(RECORDS + 1)]).await.unwrap();
     let room = host.disk.path().join("room");
@@ -111,7 +108,7 @@ async fn what_opening_a_spool_writes_has_the_room_that_was_kept_on_a_full_disk()
     let Some(disk) = SmallDisk::mount(20 << 10) else { return };
     let (deployment, readiness) = (Deployment::on(lasting_redis().await, 4).await, Readiness::new());
     drop(built(&deployment, &disk, &readiness).await.unwrap());
-    // All of it is to be written again; what a later version adds to a spool is less.
+    // The compensator must write the whole file again; an upgrade of the spool adds less.
     std::fs::remove_file(disk.path().join("spool.db")).unwrap();
     disk.fill();
     assert!(disk.path().join("room").exists());
@@ -128,7 +125,7 @@ async fn a_compensator_that_starts_on_a_full_disk_gets_out_what_waits_there() {
     let spool = SpoolWriter::open(disk.path(), &SpoolSettings::default()).unwrap();
     spool.append((0..RECORDS).map(record).collect()).await.unwrap();
     drop(spool);
-    // With its last user, the index of the log is gone.
+    // The last user removes the index of the log.
     wait_until("the spool to be closed", SHORT, || async { !disk.path().join("spool.db-shm").exists() })
         .await;
     disk.fill();

@@ -1,15 +1,14 @@
-//! A spool that is full: each message has its own answer.
+//! A full spool: each message has its own answer.
 
 use super::{FAR, Host, drain, message, target, topic};
 use delayq::{CancelOutcome, Error, Message, Producer, ProducerOptions, PutError, PutOutcome};
 use delayq_spool::{SpoolSettings, SpoolWriter};
 use std::sync::Arc;
 
-/// The smallest spool: it takes two of the large messages, each once in its log and once in its database.
+/// The smallest spool: room for two large messages, each once in the log and once in the database.
 const SETTINGS: SpoolSettings = SpoolSettings { max_bytes: 1 << 20 };
 const LARGE: usize = 200_000;
 
-/// A producer of the host with a spool that is soon full.
 fn producer(host: &Host) -> Producer {
     let spool = SpoolWriter::open(host.folder.path(), &SETTINGS).unwrap();
     Producer::start(host.deployment.client.clone(), ProducerOptions::default().spool(Arc::new(spool)))
@@ -33,7 +32,7 @@ async fn of_a_full_spool_each_message_has_its_own_answer_and_none_overtakes_a_re
     let spooled = |n: usize| answers[n].as_ref().is_ok_and(|put| put.outcome == PutOutcome::Spooled);
     assert!([0, 1, 3].into_iter().all(spooled), "{answers:?}");
     assert!([2, 4].into_iter().all(|n| answers[n].as_ref().is_err_and(is_refused)), "{answers:?}");
-    // Behind what waits there is still room for a cancel.
+    // The remaining room takes a cancel.
     assert_eq!(producer.cancel(&topic(), &target("a")).await.unwrap(), CancelOutcome::Spooled);
 
     host.deployment.server.resume().await;

@@ -37,7 +37,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use steps::{Report, Resubmitter};
 
-/// In the year 2100.
 const FAR: UnixMillis = UnixMillis::new(4_102_444_800_000);
 
 struct Host {
@@ -64,7 +63,6 @@ impl Host {
         self.producer.put(message).await.unwrap().outcome
     }
 
-    /// Waits until the producer knows that Redis answers again.
     async fn is_back(&self) {
         let mut n = 0;
         wait_until("a put that goes to Redis", SHORT, || {
@@ -75,20 +73,18 @@ impl Host {
         .await;
     }
 
-    /// Waits until the client's connections are those of a Redis that was started again.
     async fn is_reached(&self) {
         let admin = Admin::new(self.deployment.client.clone());
         let (admin, topic) = (&admin, &topic());
         wait_until("a count of what Redis has", SHORT, || async { admin.count(topic).await.is_ok() }).await;
     }
 
-    /// Puts once more, without the spool: the answer tells what is there.
+    /// Puts once more, without the spool; the answer shows the stored message.
     async fn present(&self, message: Message) -> PutOutcome {
         self.deployment.producer.put(message).await.unwrap().outcome
     }
 }
 
-/// One that has what it had when it is back.
 async fn lasting_redis() -> RedisServer {
     RedisServer::start_with(RedisOptions::default().append_only("always")).await
 }
@@ -105,7 +101,7 @@ fn target(id: &str) -> Target {
     MessageId::own(id).unwrap().into()
 }
 
-/// Steps until nothing is left to do; the sum of what was done.
+/// Returns the sum of the reports.
 async fn drain(resubmitter: &mut Resubmitter) -> Report {
     let mut sum = Report::default();
     loop {
@@ -196,7 +192,7 @@ async fn a_due_time_that_is_past_makes_it_ready_and_a_conflict_is_kept_aside() {
     host.present(Message::new(topic(), "another body").id("taken").unwrap().at(FAR)).await;
     let past = message("past").at(UnixMillis::new(1_000));
     let delayed = Message::new(topic(), "x").id("delay").unwrap().after(Duration::from_secs(60));
-    // Tried in 1970: nothing is left of its delay.
+    // Tried in 1970: the delay is long over.
     let tried = UnixMillis::new(1);
     let records = [&past, &message("taken"), &delayed].map(|m| SpoolRecord::put(m, Fate::NotApplied, tried));
     host.spool.append(records.to_vec()).await.unwrap();
@@ -216,7 +212,6 @@ async fn a_due_time_that_is_past_makes_it_ready_and_a_conflict_is_kept_aside() {
 #[tokio::test]
 async fn a_message_whose_delay_and_expiry_passed_in_an_outage_is_expired_and_not_rejected() {
     let host = Host::start().await;
-    // Tried in 1970.
     let message = Message::new(topic(), "x").id("a").unwrap().after(Duration::from_secs(1));
     let message = message.expires(UnixMillis::new(5_000));
     let record = SpoolRecord::put(&message, Fate::NotApplied, UnixMillis::new(1));
@@ -228,7 +223,7 @@ async fn a_message_whose_delay_and_expiry_passed_in_an_outage_is_expired_and_not
 #[tokio::test]
 async fn a_replace_of_unknown_fate_is_not_delivered_again() {
     let host = Host::start().await;
-    // Delivered by the try whose answer was lost, or long before it.
+    // Delivered by the try whose answer was lost, or long before that try.
     let (repeated, fresh) = (message("repeated").replace(), message("fresh").replace());
     for message in [&repeated, &fresh] {
         host.present(message.clone().at(UnixMillis::new(1))).await;
@@ -245,7 +240,7 @@ async fn a_replace_of_unknown_fate_is_not_delivered_again() {
         receipts.extend(found.into_iter().map(|found| found.receipt));
     }
     assert_eq!(Holder::new(host.deployment.client.clone()).ack(&receipts).await.len(), 2);
-    // Times at which no clock of the test can be: nothing was over after the second one.
+    // The test's clock never shows these times: no message had finished after the second.
     let (before, after) = (UnixMillis::new(1), FAR);
     let records = vec![
         SpoolRecord::put(&repeated, Fate::Unknown, before),
@@ -290,7 +285,7 @@ async fn the_running_compensator_sees_what_is_spooled_and_stops_when_asked() {
 async fn what_was_spooled_before_a_growth_is_put_once_and_a_spooled_cancel_finds_its_message() {
     let host = Host::start().await;
     let ids: Vec<String> = (0..40).map(|n| format!("order-{n}")).collect();
-    // The first half reached Redis, though nobody was told; the replay has to find it where it was put.
+    // The first half reached Redis without an answer; the replay has to find these messages in their shards.
     for id in &ids[..20] {
         host.deployment.producer.put(message(id)).await.unwrap();
     }
@@ -298,7 +293,7 @@ async fn what_was_spooled_before_a_growth_is_put_once_and_a_spooled_cancel_finds
     let before = Client::new(settings(host.deployment.server.url(), host.deployment.client.shards().get()));
     let grown = delayq::ShardCount::new(24).unwrap();
     delayq::Admin::new(before).grow(grown, |_| {}).await.unwrap();
-    // Of these times none is so long past that a repeat would be stale.
+    // Recent enough that no repeat is stale.
     let tried = UnixMillis::new(1_000_000_000_000_000);
     let put = |id: &String| SpoolRecord::put(&message(id), Fate::Unknown, tried);
     let cancel = |id: &String| SpoolRecord::cancel(&topic(), &target(id), tried);

@@ -1,5 +1,4 @@
-//! A Redis Cluster, or several Redises, of which a node is away, or takes no messages: the writes of its shards rest, in
-//! order, and all others go on.
+//! Several nodes, one away or refusing writes: only the writes of its shards rest, in order.
 
 use super::steps::Resubmitter;
 use super::{message, target, topic};
@@ -19,18 +18,15 @@ use std::time::{Duration, Instant};
 
 const SHARDS: u16 = 12;
 const IDS: u64 = 240;
-/// How long a call to a silent node takes.
 const PATIENT: Duration = Duration::from_secs(3);
-/// Far more than a step takes that does not wait for a silent node.
+/// Far more than a step takes without waiting for a silent node.
 const STEP: Duration = Duration::from_secs(1);
-/// A few times as long as a compensator believes that a node is away.
+/// A few times as long as a compensator considers a node away.
 const SILENCE: Duration = Duration::from_secs(4);
 
-/// A deployment of several nodes, and a spool with writes of all shards.
 struct Spooled {
     admin: Admin,
     spool: SpoolWriter,
-    /// How many messages are put and cancelled.
     ids: u64,
     resubmitter: Resubmitter,
     _folder: Folder,
@@ -49,7 +45,6 @@ impl Spooled {
         spooled
     }
 
-    /// Adds the puts of so many messages, and then their cancels.
     async fn add(&mut self, count: u64) {
         let at = UnixMillis::new(1);
         let ids: Vec<String> = (self.ids..self.ids + count).map(|n| format!("m{n}")).collect();
@@ -59,7 +54,6 @@ impl Spooled {
         self.ids += count;
     }
 
-    /// Carries out what can be: some of it rests.
     async fn goes_on_in_part(&mut self) {
         let mut done = 0;
         let resting = loop {
@@ -73,7 +67,6 @@ impl Spooled {
         assert!(done > IDS && resting > 50 && done + resting == 2 * IDS, "{done} done, {resting} rest");
     }
 
-    /// Carries out what rests.
     async fn goes_on(&mut self) {
         let Self { resubmitter, .. } = self;
         within("nothing that rests", LONG, async {
@@ -128,7 +121,6 @@ async fn what_a_node_keeps_waiting_that_answers_but_takes_no_messages_rests_and_
     }
 }
 
-/// The same with calls that take long in vain.
 fn patient(settings: Settings) -> Settings {
     let patient = |node: &NodeSettings| NodeSettings {
         link: node.link.clone().deadline(PATIENT).connect_timeout(PATIENT),
@@ -138,7 +130,6 @@ fn patient(settings: Settings) -> Settings {
     Settings::of_nodes(map).shards(settings.shards)
 }
 
-/// How long steps take with writes for all nodes, of which one has been silent for some time.
 async fn steps_beside_a_silent_node() -> Timing {
     let nodes = RedisNodes::start(SHARDS / 3).await;
     let mut spooled = Spooled::new(patient(nodes.settings())).await;

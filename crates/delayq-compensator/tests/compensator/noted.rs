@@ -1,11 +1,11 @@
-//! What was carried out and could not be noted on disk.
+//! Writes that were carried out, but could not be noted on disk.
 
 use super::{FAR, Host, drain, message, resubmitted, topic};
 use delayq::spool::{AnyRecord, GroupChange, GroupRecord, SpoolRecord};
 use delayq::{Admin, Fate, Group, Message, PutOutcome, Shift, State, UnixMillis};
 use delayq_spool::SpoolReader;
 
-/// Nothing that waits can be removed while this is there.
+/// While this exists, no waiting record can be removed.
 struct Fault(rusqlite::Connection);
 
 // === impl Fault ===
@@ -53,7 +53,6 @@ async fn what_was_carried_out_and_could_not_be_noted_is_not_carried_out_again() 
         let fault = Fault::of(&host);
         let mut resubmitter = host.resubmitter().await;
         resubmitter.run_once().await.unwrap_err();
-        // It is delivered, and forgotten.
         let stored = keys(&host, "*:m:*:a").await;
         assert_eq!(stored.len(), 1, "it was put");
         let () = host.deployment.server.command(&["DEL", &stored[0]]).await;
@@ -101,7 +100,7 @@ async fn a_shift_that_may_have_been_made_over_an_hour_ago_is_not_made_again() {
     let mut resubmitter = host.resubmitter().await;
     resubmitter.run_once().await.unwrap_err();
     drop(resubmitter);
-    // Its Redis has forgotten the token, and the clock says so.
+    // Redis has forgotten the token, whose time is over by the clock.
     let cursors = keys(&host, "*:shift:g").await;
     let () = host.deployment.server.command(&["DEL", &cursors[0]]).await;
     fault.0.execute_batch("UPDATE waiting SET spooled_ms = spooled_ms + 7200000").unwrap();
@@ -116,7 +115,7 @@ async fn a_shift_that_did_not_reach_redis_stays_one_that_was_never_tried() {
     let mut host = Host::start().await;
     host.spool.append_group(&shift(), false).await.unwrap();
     host.deployment.server.kill().await;
-    // A write on the connection that is about to break may have arrived; later ones find nobody.
+    // A write on the breaking connection may have arrived; later writes find no server.
     Admin::new(host.deployment.client.clone()).count(&topic()).await.unwrap_err();
     let report = host.resubmitter().await.run_once().await.unwrap();
     assert!(report.held.is_some(), "{report:?}");
@@ -128,7 +127,7 @@ async fn a_shift_that_did_not_reach_redis_stays_one_that_was_never_tried() {
 #[tokio::test]
 async fn a_put_whose_producer_got_no_answer_is_put_once_by_however_many_compensators() {
     let host = Host::start().await;
-    // Long before, so that only its own try can be the one that was delivered.
+    // The try came long before, so that only its own message can have been delivered.
     let tried = SpoolRecord::put(&message("a").replace(), Fate::Unknown, FAR);
     host.spool.append(vec![tried]).await.unwrap();
     let fault = Fault::of(&host);

@@ -1,4 +1,4 @@
-//! Writes of one message are carried out in the order in which they were made, an outage in between or not.
+//! Writes of one message are carried out in the order of their creation, with or without an outage in between.
 
 use super::writes::{known, known_by_ids, writes};
 use super::{FAR, Host, drain, message, target, topic};
@@ -20,7 +20,7 @@ async fn no_write_overtakes_an_older_one_that_waits_in_the_spool() {
         match write.n % 40 {
             10 => drop(host.deployment.server.kill().await),
             20 => host.deployment.server.resume().await,
-            // Some are resubmitted, those behind them wait on.
+            // Some writes are resubmitted, and later writes wait on.
             30 => {
                 host.is_reached().await;
                 drop(drain(&mut resubmitter).await);
@@ -32,16 +32,15 @@ async fn no_write_overtakes_an_older_one_that_waits_in_the_spool() {
     drain(&mut resubmitter).await;
     assert_eq!(known_by_ids(&host, 4).await, known_by_ids(&calm, 4).await);
     let stats = resubmitter.stats().await.unwrap();
-    // Ten writes of each outage, and those that followed them.
+    // Ten writes of each outage, and their followers.
     assert!(stats.spooled > 30 && stats.waiting == 0 && stats.balances(), "{stats:?}");
 }
 
-/// A message of a group that is named by the first letter of its id.
+/// The first letter of the id names the group.
 fn grouped(id: &str) -> Message {
     message(id).group(&id[..1]).unwrap()
 }
 
-/// What is known of messages of groups.
 async fn known_in_groups(host: &Host) -> Vec<String> {
     let ids = ["g1", "g2", "g3", "g4", "g5", "h1"];
     let target = |id: &str| Target { group: Some(Group::new(&id[..1]).unwrap()), ..target(id) };
@@ -70,7 +69,7 @@ async fn changes_of_a_group_are_spooled_and_neither_overtake_nor_are_overtaken()
     assert_eq!(host.put(grouped("g3")).await, PutOutcome::Spooled);
     host.deployment.server.resume().await;
     host.is_back().await;
-    // Redis could take all of these, but for what waits.
+    // Redis could take all of these, but earlier writes wait.
     assert!(host.producer.reschedule_group(&group, hour, "t").await.unwrap().spooled);
     assert_eq!(host.put(grouped("g4")).await, PutOutcome::Spooled);
     assert_eq!(host.put(grouped("h1")).await, PutOutcome::Stored(FAR));
@@ -88,7 +87,7 @@ async fn changes_of_a_group_are_spooled_and_neither_overtake_nor_are_overtaken()
 async fn a_shift_of_a_group_that_is_busy_rests_with_the_later_writes_of_the_group_alone() {
     let host = Host::start().await;
     let group = Group::new("g").unwrap();
-    // More than one step shifts, so that the shift of another caller can be cut off in between.
+    // The shift takes more than one step, so that another caller's shift can be cut off in between.
     let puts = (0..600).map(|n| grouped(&format!("g{n}"))).collect();
     assert!(host.producer.put_many(puts).await.iter().all(Result::is_ok));
     let shard =
@@ -123,7 +122,6 @@ async fn a_shift_of_a_group_that_is_busy_rests_with_the_later_writes_of_the_grou
     };
     assert_eq!(done.resting, 2, "the shift, and the put behind it");
     assert!(resubmitter.resting().unwrap().contains("another shift of group g"));
-    // The other caller continues.
     assert_eq!(
         host.deployment
             .producer

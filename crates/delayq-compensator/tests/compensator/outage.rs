@@ -1,4 +1,4 @@
-//! A Redis that is away for a whole run: afterwards all is as it would be without the outage.
+//! A Redis that is away for a whole run: the end equals a run without an outage.
 
 use super::writes::{Write, known_by_ids, writes};
 use super::{Host, drain, message, resubmitted, target, topic};
@@ -6,7 +6,7 @@ use delayq::{Admin, CancelOutcome, PutOutcome};
 
 const WRITES: u64 = 20_000;
 const IDS: u64 = 1_000;
-/// Each writes of its own messages, one after the other.
+/// Each caller writes its own messages, one after the other.
 const CALLERS: usize = 64;
 
 async fn carry_out(host: &Host) {
@@ -48,7 +48,7 @@ async fn twenty_thousand_mixed_writes_during_an_outage_end_as_without_it() {
         async |host: &Host| Admin::new(host.deployment.client.clone()).count(&topic()).await.unwrap();
     assert_eq!(numbers(&host).await, numbers(&calm).await);
     let stats = resubmitter.stats().await.unwrap();
-    // What is set aside came too late without an outage as well.
+    // Records set aside came too late without an outage as well.
     assert!(stats.waiting == 0 && stats.replayed > WRITES / 2 && stats.balances(), "{stats:?}");
 }
 

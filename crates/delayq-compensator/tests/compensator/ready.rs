@@ -1,4 +1,4 @@
-//! Ready means that spooled records move, not only that Redis answers.
+//! Readiness means that spooled records move, not only that Redis answers.
 
 use super::{FAR, Host, message};
 use delayq::spool::SpoolRecord;
@@ -10,7 +10,6 @@ use delayq_tests::deployment::settings;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// A compensator under way.
 struct Running {
     readiness: Readiness,
     shutdown: Shutdown,
@@ -20,7 +19,7 @@ struct Running {
 // === impl Running ===
 
 impl Running {
-    /// One whose calls wait this long for an answer.
+    /// Calls wait for an answer for up to `deadline`.
     async fn start(host: &Host, deadline: Duration) -> Self {
         let (readiness, shutdown) = (Readiness::new(), Shutdown::new());
         let mut settings = settings(host.deployment.server.url(), 4);
@@ -64,7 +63,6 @@ async fn spool(host: &Host, id: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compensator_whose_step_does_not_end_is_not_ready_until_it_does() {
     let host = Host::start().await;
-    // No call gives up before the test ends.
     let running = Running::start(&host, Duration::from_secs(60)).await;
     host.deployment.server.freeze();
     spool(&host, "a").await;
@@ -81,7 +79,7 @@ async fn a_compensator_that_may_not_put_is_not_ready_until_it_may() {
     let () = host.deployment.server.command(&["ACL", "SETUSER", "default", "-evalsha"]).await;
     spool(&host, "a").await;
     running.is_unready("evalsha").await;
-    // What can still be read does not make it ready in between.
+    // A record that can still be read does not restore readiness in between.
     spool(&host, "b").await;
     running.is_unready("evalsha").await;
     let () = host.deployment.server.command(&["ACL", "SETUSER", "default", "+evalsha"]).await;

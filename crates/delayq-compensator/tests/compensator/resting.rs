@@ -1,4 +1,4 @@
-//! What cannot be carried out although Redis can be used rests alone.
+//! Writes that cannot be carried out rest alone, although Redis is usable.
 
 use super::steps::{Report, Resubmitter};
 use super::{FAR, Host, drain, message, target, topic};
@@ -12,7 +12,7 @@ use delayq_tests::deadline::{LONG, SHORT, wait_until, within};
 use std::time::{Duration, Instant};
 
 const RECORDS: u64 = 400;
-/// More than this is too old.
+/// Every record is older.
 const AGE: Duration = Duration::from_millis(1);
 const BROKEN: &str = "{dq:2}:meta";
 const AWAY: &str = "{dq:2}:away";
@@ -21,7 +21,6 @@ async fn rename(host: &Host, from: &str, to: &str) {
     let _: String = host.deployment.server.command(&["RENAME", from, to]).await;
 }
 
-/// How many messages were accepted, and how many of those cancelled.
 async fn stored(host: &Host) -> (u64, u64) {
     let numbers = Admin::new(host.deployment.client.clone()).count(&topic()).await.unwrap();
     (numbers.accepted, numbers.cancelled)
@@ -41,7 +40,6 @@ fn deps(host: &Host) -> Deps {
     }
 }
 
-/// Puts for every shard, and a cancel of each put behind them.
 async fn spool(host: &Host) {
     let (at, ids) = (UnixMillis::new(1), (0..RECORDS).map(|n| format!("m{n}")).collect::<Vec<_>>());
     let put = |id: &String| SpoolRecord::put(&message(id), Fate::NotApplied, at);
@@ -54,7 +52,7 @@ async fn a_shard_that_is_missing_holds_up_its_own_messages_alone() {
     let host = Host::start().await;
     spool(&host).await;
     rename(&host, BROKEN, AWAY).await;
-    // Smaller than what rests of one shard: no batch of it may block the next one.
+    // Smaller than the number of resting records of one shard: no full batch may block the next.
     let mut resubmitter = Resubmitter::new(host.folder.path(), host.deployment.client.clone(), 20).await;
     let mut done = 0;
     let resting = loop {
@@ -80,7 +78,7 @@ async fn a_shard_that_is_missing_holds_up_its_own_messages_alone() {
     assert!(stats.waiting == 0 && stats.rejected == 0 && stats.balances(), "{stats:?}");
 }
 
-/// Steps to the end of what can be read: what rests then, and how many records were sent on the way.
+/// Steps to the end of the readable records; returns the numbers of resting and of sent records.
 async fn pass(resubmitter: &mut Resubmitter) -> (u64, u64) {
     let mut sent = 0;
     loop {
@@ -105,7 +103,8 @@ async fn however_many_rest_few_of_each_cause_are_tried_again_until_one_of_them_c
         resubmitter.try_again();
         assert_eq!(pass(&mut resubmitter).await, (resting, 16));
     }
-    // What an operator lets wait again is not among them, and is found by its number.
+    // A record that an operator returned to the queue is not among the resting records, and its number finds
+    // the record.
     let mut beside = SpoolReader::open_beside(host.folder.path()).unwrap();
     let last = beside.waiting(0, 1000).unwrap().pop().unwrap().seq;
     let fine = SpoolRecord::put(&message("fine"), Fate::NotApplied, UnixMillis::new(1));
@@ -119,7 +118,6 @@ async fn however_many_rest_few_of_each_cause_are_tried_again_until_one_of_them_c
     resubmitter.try_again();
     let (still, sent) = pass(&mut resubmitter).await;
     assert!(still <= resting + 1 && sent > 16, "all are tried: {still} of {resting} rest, {sent} were sent");
-    // Now and then all are.
     let mut most = 0;
     for _ in 0..61 {
         resubmitter.try_again();
@@ -139,7 +137,7 @@ async fn a_try_of_what_rests_keeps_no_backlog_from_being_read() {
     let host = Host::start().await;
     rename(&host, BROKEN, AWAY).await;
     spool(&host).await;
-    // More steps than tries of some until all are tried.
+    // More steps than partial tries before a try of all records.
     let mut resubmitter = Resubmitter::new(host.folder.path(), host.deployment.client.clone(), 4).await;
     let (mut done, mut steps) = (0, 0);
     let resting = loop {
@@ -153,7 +151,7 @@ async fn a_try_of_what_rests_keeps_no_backlog_from_being_read() {
         }
     };
     assert_eq!(done + resting, 2 * RECORDS, "all were read");
-    // An outage forgets what rested: it is read again, although it is to be tried.
+    // An outage forgets the resting records, which are read again despite the pending try.
     rename(&host, AWAY, BROKEN).await;
     resubmitter.try_again();
     resubmitter.try_again();
@@ -206,9 +204,8 @@ async fn what_has_waited_for_too_long_is_set_aside_if_that_is_asked_for() {
     let mut beside = SpoolReader::open_beside(host.folder.path()).unwrap();
     let aside = beside.rejected(0, 1).unwrap();
     assert_eq!(aside[0].reason, "it has waited for longer than 1ms");
-    // Its cancel was carried out.
     assert_eq!(beside.retry(aside[0].seq, false).unwrap(), Retried::Overtaken);
-    // One that waits again does so since now.
+    // A returned record counts as waiting from now on.
     assert_eq!(beside.retry(aside[0].seq, true).unwrap(), Retried::Waits);
     drop(resubmitter);
     let mut resubmitter = host.resubmitter_with(|config| config.max_age = HumanDuration::from(LONG)).await;
@@ -238,7 +235,7 @@ async fn what_a_command_that_is_denied_within_a_script_refuses_rests_until_it_is
         let () = host.deployment.server.command(&["ACL", "SETUSER", "default", rule]).await;
     };
     let mut resubmitter = host.resubmitter().await;
-    // Of the first the script tells each message, the second ends the whole call.
+    // For `zadd` the script refuses each message; `hincrby` ends the whole call.
     for command in ["zadd", "hincrby"] {
         allow(&format!("-{command}")).await;
         resubmitter.try_again();
@@ -261,7 +258,6 @@ async fn what_a_command_that_is_denied_within_a_script_refuses_rests_until_it_is
 #[tokio::test]
 async fn a_topic_whose_buckets_are_broken_rests_alone() {
     let host = Host::start().await;
-    // An hour that no other topic uses.
     let hour = FAR.get() / 3_600_000 + 10;
     let broken = |id: u64| {
         let message = Message::new(Topic::new("broken").unwrap(), "x").id(format!("b{id}")).unwrap();
@@ -308,7 +304,7 @@ async fn a_compensator_resubmits_no_more_than_its_rate() {
     let began = Instant::now();
     let running = tokio::spawn(build(config, deps(&host)).await.unwrap().run(shutdown.clone()));
     wait_until("an empty spool", LONG, async || stats(&host).waiting == 0).await;
-    // The first 200 go at once, the other 600 take a second for each 200. A busy machine only makes it slower.
+    // The first 200 go at once, the other 600 take a second for each 200. A busy machine only adds time.
     let took = began.elapsed();
     assert!(took >= Duration::from_secs(3), "{took:?}");
     shutdown.request();

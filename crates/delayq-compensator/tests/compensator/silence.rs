@@ -1,13 +1,12 @@
-//! A Redis that is known to be silent: producers do not wait for it, and return to it once it answers.
+//! A Redis that is known to be silent: producers do not wait, and return to Redis after the next answer.
 
 use super::{FAR, Host, drain, message, target, topic};
 use delayq::{Admin, CancelOutcome, PutOutcome, State};
 use delayq_tests::deadline::{LONG, wait_for, within};
 
-/// So many that they would take more than ten minutes if each waited for a deadline.
+/// Enough that a deadline for each put would add up to more than ten minutes.
 const PUTS: u64 = 300;
 
-/// Puts and cancels while nothing answers; all of it is spooled.
 async fn is_spooled(host: &Host) {
     assert_eq!(host.put(message("first")).await, PutOutcome::Spooled);
     within("the others", LONG, async {
@@ -20,7 +19,6 @@ async fn is_spooled(host: &Host) {
     .await;
 }
 
-/// Puts until one is stored in Redis, which answers again; then replays the rest, and everything is there once.
 async fn returns(host: &Host) {
     let mut late = 0;
     wait_for("a put that goes to Redis", LONG, || {
@@ -37,7 +35,7 @@ async fn returns(host: &Host) {
     let put = 1 + PUTS + late;
     assert_eq!((numbers.accepted, numbers.cancelled, numbers.delayed), (put, 1, put - 1));
     let stats = resubmitter.stats().await.unwrap();
-    // The puts, the cancel, the one behind, and those before Redis was known to answer.
+    // The puts, the cancel, the write behind, and the writes before the answer of Redis was noticed.
     assert_eq!((stats.spooled, stats.rejected), (1 + PUTS + 1 + 1 + late - 1, 0));
     assert!(stats.waiting == 0 && stats.balances(), "{stats:?}");
 }

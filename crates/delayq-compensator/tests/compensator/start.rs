@@ -1,4 +1,4 @@
-//! What the process itself does at its start, by its exit code.
+//! The start of the process, by its exit code.
 
 use delayq_tests::deadline::{LONG, within};
 use delayq_tests::folder::Folder;

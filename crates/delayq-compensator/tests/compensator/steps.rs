@@ -1,4 +1,4 @@
-//! A compensator in steps: a test says when what rests is tried again.
+//! A compensator in steps: the test decides when resting records are tried again.
 
 use super::Host;
 use delayq::Client;
@@ -9,7 +9,7 @@ use delayq_spool::{SpoolError, SpoolReader, SpoolStats};
 use std::mem;
 use std::path::{Path, PathBuf};
 
-/// A compensator that does nothing unasked.
+/// A compensator that acts on request alone.
 pub(super) struct Resubmitter {
     compensator: Compensator,
     folder: PathBuf,
@@ -17,16 +17,13 @@ pub(super) struct Resubmitter {
     why: Option<String>,
 }
 
-/// What a step did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Report {
     pub(super) sent: u64,
     pub(super) resubmitted: u64,
     pub(super) rejected: u64,
     pub(super) held: Option<String>,
-    /// Whether there was nothing more to read.
     pub(super) at_end: bool,
-    /// At the end: how many records rest.
     pub(super) resting: u64,
 }
 
@@ -56,12 +53,10 @@ impl Resubmitter {
         Self { compensator, folder: folder.to_owned(), is_time: false, why: None }
     }
 
-    /// Tries what rests in the next step, ahead of its batch.
     pub(super) fn try_again(&mut self) {
         self.is_time = true;
     }
 
-    /// Why a record rests.
     pub(super) fn resting(&self) -> Option<&str> {
         self.why.as_deref()
     }
@@ -70,7 +65,6 @@ impl Resubmitter {
         SpoolReader::open_beside(&self.folder)?.stats()
     }
 
-    /// Resubmits one batch.
     pub(super) async fn run_once(&mut self) -> Result<Report, String> {
         let mut report = Report::default();
         if mem::take(&mut self.is_time) {
@@ -109,7 +103,6 @@ impl Host {
     }
 }
 
-/// How many records rest, by what is on disk.
 pub(super) fn resting(folder: &Path) -> u64 {
     let database = rusqlite::Connection::open(folder.join("spool.db")).unwrap();
     database.query_row("SELECT count(*) FROM resting", [], |row| row.get(0)).unwrap()

@@ -1,4 +1,4 @@
-//! Writes that no replica confirms: they stay in the spool until one does, and hold up no others.
+//! Writes without a replica's confirmation: they stay in the spool until confirmed, and hold up no others.
 
 use super::steps::Resubmitter;
 use super::{FAR, Host, drain, message, resubmitted, target, topic};
@@ -10,7 +10,6 @@ use delayq_tests::deadline::{LONG, within};
 use delayq_tests::deployment::{Deployment, confirming, created, settings};
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 
-/// A host, and the replica that its topic waits for.
 async fn replicated() -> (Host, RedisServer) {
     let server = RedisServer::start_with(RedisOptions::default()).await;
     let replica = server.replica().await;
@@ -21,7 +20,6 @@ async fn replicated() -> (Host, RedisServer) {
     (host, replica)
 }
 
-/// Tries all again until nothing waits.
 async fn confirmed(resubmitter: &mut Resubmitter) {
     within("the records to be confirmed", LONG, async {
         while resubmitter.stats().await.unwrap().waiting > 0 {
@@ -32,7 +30,7 @@ async fn confirmed(resubmitter: &mut Resubmitter) {
     .await;
 }
 
-/// A message that is due, whose id nobody remembers once it is delivered.
+/// A due message, whose id is forgotten on delivery.
 fn due() -> Message {
     Message::new(topic(), "x").with_id(MessageId::generate(ShardId::new(1), 1)).at(UnixMillis::new(1))
 }
@@ -42,7 +40,6 @@ fn change(group: &str, change: GroupChange) -> GroupRecord {
     GroupRecord { group, topic: None, tried_at: UnixMillis::new(1), fate: Fate::NotApplied, change }
 }
 
-/// Delivers what is ready; how many messages that are.
 async fn deliver(host: &Host) -> usize {
     let holder = Holder::new(host.deployment.client.clone());
     let ask = ReserveRequest { topics: vec![topic()], most: 10, max_bytes: 0, lease: None };

@@ -1,11 +1,10 @@
-//! Writes of few messages in an order that is the same each time and follows no pattern, and what is known of these
-//! messages.
+//! Writes of few messages in a fixed order without a pattern, and the resulting state of these messages.
 
 use super::{FAR, Host, message, target, topic};
 use delayq::spool::SpoolRecord;
 use delayq::{Admin, Due, Fate, Message, Producer, Reschedule, Target, UnixMillis};
 
-/// One write of message `id`, told apart from the others by `n`.
+/// A write of message `id`; `n` distinguishes writes of one message.
 #[derive(Clone, Debug)]
 pub(super) struct Write {
     kind: Kind,
@@ -21,7 +20,6 @@ enum Kind {
     Reschedule,
 }
 
-/// So many writes of the messages `m0`, `m1`, …
 pub(super) fn writes(count: u64, ids: u64) -> impl Iterator<Item = Write> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     (0..count).map(move |n| {
@@ -31,7 +29,6 @@ pub(super) fn writes(count: u64, ids: u64) -> impl Iterator<Item = Write> {
     })
 }
 
-/// What is known of the messages `m0`, `m1`, …
 pub(super) async fn known_by_ids(host: &Host, ids: u64) -> Vec<String> {
     known(host, (0..ids).map(|id| target(&format!("m{id}")))).await
 }
@@ -52,7 +49,6 @@ pub(super) async fn known(host: &Host, targets: impl IntoIterator<Item = Target>
 // === impl Write ===
 
 impl Write {
-    /// By a producer.
     pub(super) async fn carry_out(&self, producer: &Producer) {
         let target = target(&self.id);
         match self.kind {
@@ -64,7 +60,6 @@ impl Write {
         }
     }
 
-    /// As it is spooled.
     pub(super) fn record(&self) -> SpoolRecord {
         let (target, at) = (target(&self.id), UnixMillis::new(1));
         match self.kind {

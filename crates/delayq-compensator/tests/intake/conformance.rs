@@ -1,4 +1,4 @@
-//! What every intake promises, whatever its broker.
+//! The promises of every intake, whatever its broker.
 
 pub(crate) use crate::look::an_operator_sees_what_waits_who_reads_it_and_what_is_missing;
 use crate::stage::{Books, Broker, Guard, PASSWORD, Place, Running, Sent, Stage, USER, topic};
@@ -13,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const DONE: &str = "source_settled_total{source=\"intake.orders\",outcome=\"done\"}";
 
-/// A record of each form becomes a message with its payload and headers.
 pub(crate) async fn each_form_reaches_a_consumer<B: Broker>() {
     let stage = Stage::<B>::start().await;
     let compensator = stage.compensator("").await;
@@ -48,7 +47,6 @@ pub(crate) async fn each_form_reaches_a_consumer<B: Broker>() {
     compensator.stop().await;
 }
 
-/// Cancels and reschedules come after the puts before them, and what follows a cancel after it.
 pub(crate) async fn writes_of_one_message_keep_their_order<B: Broker>() {
     let stage = Stage::<B>::start().await;
     let mut records = Vec::new();
@@ -59,7 +57,7 @@ pub(crate) async fn writes_of_one_message_keep_their_order<B: Broker>() {
         records.push(Sent::verb("reschedule", &kept, &[("delayq-due", "4102444805000")]));
         records.push(Sent::verb("cancel", &gone, &[]));
         records.push(Sent::put(&gone, &[]));
-        // The last put has the content of the one that was cancelled, and is another one.
+        // The last put has the content of the cancelled put, and is a new message.
         records.push(Sent::put(&again, &[]));
         records.push(Sent::verb("cancel", &again, &[]));
         records.push(Sent::put(&again, &[("delayq-replace", "true")]));
@@ -75,7 +73,6 @@ pub(crate) async fn writes_of_one_message_keep_their_order<B: Broker>() {
     compensator.stop().await;
 }
 
-/// What replaces a message that is leased rests until the handler's ack, and another message does not.
 pub(crate) async fn an_occurrence_that_a_handler_publishes_before_its_ack_is_put_after_it<B: Broker>() {
     let stage = Stage::<B>::start().await;
     let compensator = stage.compensator("").await;
@@ -93,12 +90,11 @@ pub(crate) async fn an_occurrence_that_a_handler_publishes_before_its_ack_is_put
     compensator.stop().await;
 }
 
-/// A record that cannot be taken in goes to the dead destination with the reason; its neighbours go on.
 pub(crate) async fn poison_is_buried_with_its_reason_and_its_neighbours_go_on<B: Broker>() {
     let stage = Stage::<B>::start().await;
     let compensator = stage.compensator("").await;
     let misspelt = Sent::put("b", &[("delayq-dely", "5m"), ("x-kept", "1")]);
-    // Refused by Redis: it expires before it is due.
+    // Redis refuses this message, which expires before it is due.
     let refused = Sent::put("d", &[("delayq-expires", "4102444700000")]);
     let conflict = Sent { body: b"another body".to_vec(), ..Sent::put("a", &[]) };
     let records = vec![Sent::put("a", &[]), misspelt.clone(), Sent::put("c", &[]), refused, conflict];
@@ -118,7 +114,6 @@ pub(crate) async fn poison_is_buried_with_its_reason_and_its_neighbours_go_on<B:
     compensator.stop().await;
 }
 
-/// While Redis is away nothing is taken; after that everything flows, in order.
 pub(crate) async fn an_outage_of_redis_pauses_and_loses_nothing<B: Broker>() {
     let mut stage = Stage::<B>::start().await;
     let compensator = stage.compensator("batch = 50\nin_flight = 100").await;
@@ -141,7 +136,7 @@ pub(crate) async fn an_outage_of_redis_pauses_and_loses_nothing<B: Broker>() {
     compensator.stop().await;
 }
 
-/// A compensator that is killed between Redis's answer and the commit leaves nothing out and puts nothing twice.
+/// The kill comes between Redis's answer and the commit.
 pub(crate) async fn a_compensator_that_is_killed_loses_nothing_and_puts_nothing_twice<B: Broker>() {
     let count: u64 = at_length(1000, 3000);
     let stage = Stage::<B>::start().await;
@@ -159,7 +154,6 @@ pub(crate) async fn a_compensator_that_is_killed_loses_nothing_and_puts_nothing_
     compensator.stop().await;
 }
 
-/// A broker that is killed while it is read hands out again what was not settled.
 pub(crate) async fn a_broker_that_is_killed_in_a_batch_loses_nothing<B: Broker>() {
     let count: u64 = at_length(1000, 3000);
     let mut stage = Stage::<B>::start().await;
@@ -177,7 +171,6 @@ pub(crate) async fn a_broker_that_is_killed_in_a_batch_loses_nothing<B: Broker>(
     compensator.stop().await;
 }
 
-/// A dead destination that is away holds back what comes behind, and nothing is carried out a second time.
 pub(crate) async fn a_dead_destination_that_is_away_is_waited_for_and_nothing_is_done_twice<B: Broker>() {
     let stage = Stage::<B>::start().await;
     let compensator = stage.compensator("").await;
@@ -202,8 +195,7 @@ pub(crate) async fn a_dead_destination_that_is_away_is_waited_for_and_nothing_is
     compensator.stop().await;
 }
 
-/// Of records for a dead destination that does not take all of them, those that it took are over; the others are tried
-/// again. `refuse` makes it so that it takes `taken` of 20.
+/// `refuse` makes the destination accept `taken` of 20.
 pub(crate) async fn what_the_dead_destination_took_is_not_buried_again<B: Broker>(
     refuse: impl AsyncFnOnce(&B),
     taken: usize,
@@ -226,7 +218,6 @@ pub(crate) async fn what_the_dead_destination_took_is_not_buried_again<B: Broker
     compensator.stop().await;
 }
 
-/// What is taken in may be deleted while it is read.
 pub(crate) async fn a_source_that_is_deleted_is_named_and_read_again_once_it_is_there<B: Broker>() {
     let stage = Stage::<B>::start().await;
     let compensator = stage.compensator("").await;
@@ -241,7 +232,6 @@ pub(crate) async fn a_source_that_is_deleted_is_named_and_read_again_once_it_is_
     compensator.stop().await;
 }
 
-/// A broker that is away keeps no compensator from ending.
 pub(crate) async fn a_compensator_ends_while_its_broker_is_away<B: Broker>() {
     let mut stage = Stage::<B>::start().await;
     let compensator = stage.compensator("").await;
@@ -251,7 +241,6 @@ pub(crate) async fn a_compensator_ends_while_its_broker_is_away<B: Broker>() {
     compensator.stop().await;
 }
 
-/// Values that no record should have are named briefly, and stop nobody.
 pub(crate) async fn records_of_hostile_sizes_are_buried_with_a_brief_reason<B: Broker>() {
     let stage = Stage::<B>::start().await;
     let compensator = stage.compensator("").await;
@@ -283,7 +272,6 @@ pub(crate) async fn records_of_hostile_sizes_are_buried_with_a_brief_reason<B: B
     compensator.stop().await;
 }
 
-/// A broker that asks for a client's certificate is told of the one that is configured, or named as asking for it.
 pub(crate) async fn tls_shows_the_certificate_that_the_broker_asks_for<B: Broker>() {
     let authority = Authority::new();
     let stage = Stage::<B>::guarded(Guard::Asking(&authority)).await;
@@ -301,7 +289,6 @@ pub(crate) async fn tls_shows_the_certificate_that_the_broker_asks_for<B: Broker
     compensator.stop().await;
 }
 
-/// A password that the broker refuses is read again for the next try, and shown nowhere.
 pub(crate) async fn a_password_is_read_again_until_the_broker_takes_it<B: Broker>() {
     let stage = Stage::<B>::guarded(Guard::Login).await;
     let file = stage.folder.join("password");
@@ -323,7 +310,6 @@ pub(crate) async fn a_password_is_read_again_until_the_broker_takes_it<B: Broker
     compensator.stop().await;
 }
 
-/// Two compensators share the work, or one waits for the other; when one is killed, the other has all of it.
 pub(crate) async fn two_compensators_take_each_record_in_once<B: Broker>() {
     let count: u64 = at_length(1000, 4000);
     let stage = Stage::<B>::start().await;
@@ -345,7 +331,7 @@ pub(crate) async fn two_compensators_take_each_record_in_once<B: Broker>() {
     stage.has_delayed(count).await;
     stage.is_settled().await;
     assert_eq!(stage.books().await, all(count));
-    // A reschedule that came before its put would have been rejected, and its message would be due earlier.
+    // A reschedule before its put would have been rejected, and its message would be due earlier.
     assert_eq!(
         second.metric("source_settled_total{source=\"intake.orders\",outcome=\"rejected\"}").await,
         Some(0.0)
@@ -360,7 +346,6 @@ pub(crate) async fn two_compensators_take_each_record_in_once<B: Broker>() {
     second.stop().await;
 }
 
-/// Each of many records is a message once.
 pub(crate) async fn many_records_are_as_many_messages<B: Broker>() {
     let count: u64 = at_length(10_000, 100_000);
     let stage = Stage::<B>::start().await;
@@ -380,7 +365,6 @@ fn all(count: u64) -> Books {
     Books { accepted: count, delayed: count, ready: 0, cancelled: 0 }
 }
 
-/// The tests of one broker.
 macro_rules! conforms {
     ($broker:ty) => {
         conforms! { $broker:

@@ -1,4 +1,4 @@
-//! The commands and programs of the guide, run as they are printed, with payloads of any content.
+//! The commands and programs of the guide, run as printed, with payloads of any content.
 
 use crate::look::look;
 use crate::stage::{Broker, Sent, Stage, topic};
@@ -8,7 +8,6 @@ use delayq_tests::remark::skipped;
 use std::path::Path;
 use std::process::Command;
 
-/// The block of the guide that begins so, behind its language.
 pub(crate) fn block(begins: &str) -> String {
     let guide = include_str!("../../../../docs/guides/intake.md");
     let mut blocks = guide.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'));
@@ -16,8 +15,8 @@ pub(crate) fn block(begins: &str) -> String {
     found.unwrap_or_else(|| panic!("no block {begins:?}")).1.to_owned()
 }
 
-/// Runs a program of the guide as it is printed, then with each of the payloads in place of `printed`, which is the payload of
-/// the message `id`. Skipped where its libraries are missing.
+/// Runs a program of the guide as printed, then with each payload in place of `printed`, the payload of
+/// message `id`. Skipped where the program's libraries are missing.
 pub(crate) async fn program<B: Broker>(stage: &Stage<B>, program: &str, id: &str, printed: &str) {
     let python = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients/python/.venv/bin/python");
     if !Path::new(python).exists() {
@@ -44,14 +43,12 @@ pub(crate) async fn program<B: Broker>(stage: &Stage<B>, program: &str, id: &str
     }
 }
 
-/// Runs commands in a folder.
 pub(crate) fn run(folder: &Path, script: &str) {
     let mut shell = Command::new("bash");
     let ran = shell.current_dir(folder).args(["-euo", "pipefail", "-c", script]).output().unwrap();
     assert!(ran.status.success(), "{script}\n{ran:?}");
 }
 
-/// The payload of a message.
 pub(crate) async fn stored<B: Broker>(stage: &Stage<B>, id: &str) -> Vec<u8> {
     let admin = Admin::new(stage.deployment.client.clone());
     let target = Target::from(MessageId::own(id).unwrap());

@@ -119,7 +119,7 @@ impl Broker for Kafka {
         tokio::task::spawn_blocking(look).await.unwrap()
     }
 
-    /// High watermark minus the group's committed offset, by a client that is not in the group.
+    /// High watermark minus the group's committed offset, read by a client outside the group.
     async fn unsettled(&self) -> u64 {
         let consumer: BaseConsumer = self.settings().create().unwrap();
         let look = move || {
@@ -195,7 +195,6 @@ async fn a_header_whose_name_is_not_utf_8_is_buried_without_it_and_stops_nobody(
 }
 
 impl Kafka {
-    /// Publishes records to one partition, each a put.
     async fn publish_to(&self, partition: i32, ids: std::ops::Range<u32>) {
         for n in ids {
             let headers = [("delayq-topic", "orders"), ("delayq-due", "4102444800000")];
@@ -212,7 +211,6 @@ impl Kafka {
         }
     }
 
-    /// Drops what lies in front of an offset, as the retention does.
     async fn drop_before(&self, partition: i32, offset: i64) {
         let admin: AdminClient<DefaultClientContext> = self.settings().create().unwrap();
         let mut offsets = TopicPartitionList::new();
@@ -236,7 +234,7 @@ async fn what_the_retention_dropped_before_it_was_read_is_counted_and_a_transact
     let compensator = stage.compensator("").await;
     stage.has_delayed(18).await;
     compensator.shows("intake_lost_total{intake=\"orders\"}", 12.0).await;
-    // The end of a transaction takes an offset, and so does all of one that is aborted.
+    // The end of a transaction takes an offset, and so does every record of an aborted transaction.
     let producer: ThreadedProducer<DefaultProducerContext> = ClientConfig::new()
         .set("bootstrap.servers", stage.broker.server.address())
         .set("transactional.id", "test")
@@ -309,7 +307,6 @@ async fn the_permissions_of_the_guide_are_all_that_an_intake_needs_and_one_that_
         names_what_is_missing(&stage, &login, why).await;
         run(command);
     }
-    // Each topic is seen, and not enough.
     let described = block.replace("--operation Read --topic", "--operation Describe --topic");
     run(&format!("{}\n{described}", block.replace("--add", "--remove --force")));
     let compensator = stage.compensator_with("", &login).await;
@@ -325,7 +322,6 @@ async fn the_permissions_of_the_guide_are_all_that_an_intake_needs_and_one_that_
     compensator.stop().await;
 }
 
-/// A compensator and an operator hear of a right that is missing.
 async fn names_what_is_missing(stage: &Stage<Kafka>, login: &str, why: &str) {
     let compensator = stage.compensator_with("", login).await;
     compensator.is_unready(why).await;

@@ -1,4 +1,4 @@
-//! What an operator sees of an intake, as `delayq doctor` asks for it.
+//! An operator's view of an intake, as `delayq doctor` asks for it.
 
 use crate::stage::{Broker, Place, Sent, Stage};
 use delayq_compensator::{IntakeConfig, IntakeFault, IntakeLook, look_at_intake};
@@ -20,14 +20,14 @@ pub(crate) async fn look<B: Broker>(broker: &B, of_kind: &str) -> Result<IntakeL
     look_at_intake(&read.unwrap().config.intake["orders"]).await
 }
 
-/// What lies in the broker, whether anybody reads it, and what is missing; none of it is taken, created or joined.
+/// The view shows waiting records, a reader, and missing parts; a look takes, creates and joins nothing.
 pub(crate) async fn an_operator_sees_what_waits_who_reads_it_and_what_is_missing<B: Broker>() {
     let mut stage = Stage::<B>::start().await;
     let broker = &stage.broker;
     let nothing = Ok(IntakeLook { lag: 0, lost: 0, reader: None });
     wait_until("a broker that is ready", LONG, async || look(broker, "").await == nothing).await;
     broker.publish((0..3).map(|n| Sent::put(&format!("m{n}"), &[])).collect()).await;
-    // What a queue has ready is counted a little later than it is confirmed.
+    // A queue counts ready records a little later than their confirms.
     let expected = Ok(IntakeLook { lag: 3, lost: 0, reader: None });
     for _ in 0..2 {
         wait_until("three records", LONG, async || look(broker, "").await == expected).await;

@@ -1,4 +1,4 @@
-//! The intakes against real brokers: what is published becomes exactly one message by its id, whatever dies in between.
+//! The intakes against real brokers: every record becomes exactly one message, despite any death.
 #![cfg(all(feature = "intake-kafka", feature = "intake-nats", feature = "intake-rabbitmq"))]
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 

@@ -21,7 +21,6 @@ use tokio::net::TcpStream;
 
 struct Nats {
     server: NatsServer,
-    /// How it lets in those who publish.
     options: ConnectOptions,
 }
 
@@ -30,7 +29,6 @@ impl Nats {
         jetstream::new(self.options.clone().connect(self.server.url()).await.unwrap())
     }
 
-    /// Bounds the stream, which drops the oldest records.
     async fn keep_at_most(&self, records: i64) {
         let context = self.context().await;
         let mut config = context.get_stream("in").await.unwrap().cached_info().config.clone();
@@ -151,7 +149,6 @@ impl Broker for Nats {
     }
 }
 
-/// A stream and its subjects.
 const fn stream(place: Place) -> (&'static str, &'static str) {
     match place {
         Place::Source => ("in", "in.>"),
@@ -225,7 +222,8 @@ async fn a_consumer_without_a_bound_is_read_no_further_ahead_than_the_intake_say
     compensator.stop().await;
 }
 
-/// Records of 1 MiB, of which the next never fits into what is left: fewer are asked for, and none is passed over.
+/// Records of 1 MiB, of which the next never fits into the remaining bytes: the intake asks for fewer, and
+/// passes over none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn records_as_large_as_the_server_takes_are_taken_in_bounded_by_their_bytes() {
     let stage = Stage::<Nats>::start().await;
@@ -245,7 +243,7 @@ async fn records_as_large_as_the_server_takes_are_taken_in_bounded_by_their_byte
 async fn records_whose_headers_the_client_cannot_read_are_buried_and_the_others_go_on() {
     let stage = Stage::<Nats>::start().await;
     let of = stage.broker.context().await.get_stream("in").await.unwrap();
-    // So that the server hands out again sooner what a connection did not ack.
+    // The server delivers again sooner after a connection that did not ack.
     let name = Some("delayq".to_owned());
     let patient =
         pull::Config { durable_name: name, ack_wait: Duration::from_secs(2), ..pull::Config::default() };
@@ -275,7 +273,6 @@ async fn records_whose_headers_the_client_cannot_read_are_buried_and_the_others_
     compensator.stop().await;
 }
 
-/// Publishes a record whose headers no client library would write.
 async fn publish_raw(server: &NatsServer, headers: &[u8]) {
     const BODY: &[u8] = b"raw";
     let mut socket = BufReader::new(TcpStream::connect(server.address()).await.unwrap());
@@ -307,7 +304,7 @@ async fn what_a_limit_of_the_stream_dropped_before_it_was_read_is_counted() {
     compensator.shows("intake_lost_total{intake=\"orders\"}", 50.0).await;
     stage.has_delayed(60).await;
     stage.is_settled().await;
-    // What is dropped once it was read is no loss.
+    // A record dropped after its read is no loss.
     stage.broker.publish(puts(110..150)).await;
     stage.has_delayed(100).await;
     stage.is_settled().await;
@@ -315,7 +312,7 @@ async fn what_a_limit_of_the_stream_dropped_before_it_was_read_is_counted() {
     compensator.stop().await;
 }
 
-/// The stream drops in the order of all its records, whose subject is not told of those that are gone.
+/// The stream drops the oldest of all its records, and reports nothing about a subject's dropped records.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_a_subject_a_drop_is_counted_where_it_was_unread_and_not_where_only_others_were_dropped() {
     const OF_ORDERS: &str = "subject = \"in.orders\"";
@@ -340,7 +337,7 @@ async fn of_a_subject_a_drop_is_counted_where_it_was_unread_and_not_where_only_o
     stage.is_settled().await;
     first.shows(LOST, 0.0).await;
     first.stop().await;
-    // Of 20 puts and 150 others behind them, the last 95 others and 5 puts are left.
+    // Of 20 puts and 150 other records behind, the last 95 other records and 5 puts remain.
     nats.publish(puts(11..31)).await;
     nats.publish_to("in.mail", others(150)).await;
     nats.publish(puts(31..36)).await;

@@ -124,7 +124,6 @@ impl Broker for Rabbitmq {
         self.server.messages(DEAD).await
     }
 
-    /// Ready and not acked.
     async fn unsettled(&self) -> u64 {
         self.server.messages(QUEUE).await
     }
@@ -167,7 +166,7 @@ async fn what_the_dead_destination_took_is_not_buried_again() {
     conformance::what_the_dead_destination_took_is_not_buried_again::<Rabbitmq>(refuse, 5).await;
 }
 
-/// Behind an exchange that binds by headers: all others would be buried again with the one that comes back.
+/// Behind an exchange that binds by headers: without care, one returned record would bury all others again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_dead_records_one_that_comes_back_has_the_others_buried_once_more_at_most() {
     const EXCHANGE: &str = "graveyard";
@@ -181,7 +180,7 @@ async fn of_dead_records_one_that_comes_back_has_the_others_buried_once_more_at_
         .await
         .unwrap();
     let poison = |n: usize| {
-        // The last one: none behind it waits for it, however many arrive at once.
+        // The last record alone is large, so that no later record waits, however many arrive at once.
         let size = if n == 19 { "large" } else { "small" };
         Sent::put(&format!("m{n}"), &[("delayq-dely", "5m"), ("size", size)])
     };
@@ -215,7 +214,7 @@ async fn headers_of_other_types_than_text_are_read_and_kept_when_buried() {
     publish("moment", None, &[("delayq-due", AMQPValue::Timestamp(1_700_000_000))]).await;
     publish("delay", Some(1_700_000_000), &[("delayq-delay", text("59m")), ("count", AMQPValue::LongInt(3))])
         .await;
-    // Its delay counts from a time to come, so it is delayed still.
+    // The delay counts from a future time, so the message is still delayed.
     publish("later", Some(4_102_444_800), &[("delayq-delay", text("1s"))]).await;
     publish("poison", None, &[("delayq-dely", text("1s")), ("count", AMQPValue::LongInt(3))]).await;
     let found = stage.reserved(3).await;
@@ -275,7 +274,7 @@ async fn quorum_queues_as_the_guide_declares_them_are_used() {
     wait_until("the dead record", LONG, async || stage.broker.buried().await == 1).await;
     stage.is_settled().await;
     assert!(look(&stage.broker, "").await.is_ok());
-    // What it has no right to be is still seen.
+    // A queue with settings that cannot keep order is still named.
     stage.broker.delete(Place::Source).await;
     stage.broker.declare(QUEUE, &[quorum]).await;
     compensator.is_unready("without x-single-active-consumer").await;
@@ -348,7 +347,6 @@ fn table(pairs: &[(&str, AMQPValue)]) -> FieldTable {
     table
 }
 
-/// Publishes to the queue that is taken in, and waits for the confirm.
 async fn publish(channel: &Channel, properties: BasicProperties, body: &[u8]) {
     let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
     let sent = channel.basic_publish("".into(), QUEUE.into(), options, body, properties).await;

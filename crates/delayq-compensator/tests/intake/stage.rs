@@ -15,63 +15,56 @@ use std::process::Command;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_delayq-compensator");
 
-/// A record to publish, or one that was buried. Headers are sorted where they were read.
+/// Headers of a read record are sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sent {
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
-    /// What keeps records in order: of one key, they are taken in one after the other.
+    /// Records of one key are taken in one after the other.
     pub(crate) key: String,
 }
 
-/// A broker with a topic, queue or stream that is taken in, and one of dead records.
+/// A broker with a source (topic, queue or stream), and a dead destination.
 pub(crate) trait Broker: Sized + Send + Sync {
-    /// What the names of an event's attributes begin with.
     const EVENT_PREFIX: &'static str;
-    /// What is said of a source that does not exist.
+    /// Text of the report about a missing source.
     const MISSING: &'static str;
-    /// What the origin of a dead record contains.
+    /// Text in the origin of a dead record.
     const ORIGIN: &'static str;
 
-    /// The keys of TLS and login besides those that all have.
+    /// The keys of TLS and login besides the common keys.
     const TLS: &'static str;
     const LOGIN: &'static str;
 
-    /// Starts one; `section` leads to its guarded side.
+    /// `section` leads to the guarded side of the broker.
     fn start(guard: Guard<'_>) -> impl Future<Output = Self> + Send;
     /// The tables of the intake's kind, below `[intake.orders]` with its `dead`.
     fn section(&self) -> String;
     fn publish(&self, records: Vec<Sent>) -> impl Future<Output = ()> + Send;
-    /// Everything that was buried, once there are so many.
     fn dead(&self, count: usize) -> impl Future<Output = Vec<Sent>> + Send;
-    /// Waits until a kill costs none of what was created.
+    /// Waits until a kill costs nothing of the created objects.
     fn keep_created(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
-    /// How many records are in the dead destination.
     fn buried(&self) -> impl Future<Output = u64> + Send;
-    /// How many records it would hand out if no compensator ran.
+    /// Number of records that the broker would deliver without a compensator.
     fn unsettled(&self) -> impl Future<Output = u64> + Send;
-    /// Deletes the topic, queue or stream.
     fn delete(&self, place: Place) -> impl Future<Output = ()> + Send;
-    /// Creates it again.
     fn create(&self, place: Place) -> impl Future<Output = ()> + Send;
     fn kill(&mut self) -> impl Future<Output = ()> + Send;
     fn resume(&mut self) -> impl Future<Output = ()> + Send;
 }
 
-/// What is taken in, or the dead destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Source,
     Dead,
 }
 
-/// Whom a broker lets in.
 #[derive(Clone, Copy)]
 pub(crate) enum Guard<'a> {
     Open,
-    /// Who shows a certificate of this authority, which signed the broker's own too.
+    /// Clients with a certificate of this authority, which signed the broker's own too.
     Asking(&'a Authority),
     /// [`USER`] with [`PASSWORD`].
     Login,
@@ -80,20 +73,17 @@ pub(crate) enum Guard<'a> {
 pub(crate) const USER: &str = "delayq";
 pub(crate) const PASSWORD: &str = "correct-horse";
 
-/// A Redis and a broker.
 pub(crate) struct Stage<B> {
     pub(crate) deployment: Deployment<RedisServer>,
     pub(crate) broker: B,
     pub(crate) folder: Folder,
 }
 
-/// A compensator under way.
 pub(crate) struct Running {
     pub(crate) process: Process,
     pub(crate) endpoint: AdminEndpoint,
 }
 
-/// What is in Redis of one topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Books {
     pub(crate) accepted: u64,
@@ -110,13 +100,12 @@ impl Sent {
         Self { headers, body: body.into(), key: "k".to_owned() }
     }
 
-    /// A put of the topic `orders` that is due in the year 2100, with more headers.
+    /// A put of the topic `orders`, due in the year 2100, with more headers.
     pub(crate) fn put(id: &str, more: &[(&str, &str)]) -> Self {
         let base = [("delayq-topic", "orders"), ("delayq-id", id), ("delayq-due", "4102444800000")];
         Self { key: id.to_owned(), ..Self::new(&[&base[..], more].concat(), &format!("body of {id}")) }
     }
 
-    /// A verb on a message of the topic `orders`.
     pub(crate) fn verb(verb: &str, id: &str, more: &[(&str, &str)]) -> Self {
         let base = [("delayq-verb", verb), ("delayq-topic", "orders"), ("delayq-id", id)];
         Self { key: id.to_owned(), ..Self::new(&[&base[..], more].concat(), "") }
@@ -144,12 +133,10 @@ impl<B: Broker> Stage<B> {
         Self { deployment, broker, folder: Folder::new("intake") }
     }
 
-    /// Starts a compensator; `more` are further keys of `[intake.orders]`.
     pub(crate) async fn compensator(&self, more: &str) -> Running {
         self.compensator_with(more, "").await
     }
 
-    /// The same, with further keys of the intake's kind.
     pub(crate) async fn compensator_with(&self, more: &str, of_kind: &str) -> Running {
         let path = self.folder.join(&format!("delayq-{}.toml", fastrand::u32(..)));
         let text = format!(
@@ -167,7 +154,7 @@ impl<B: Broker> Stage<B> {
 
     pub(crate) async fn books(&self) -> Books {
         let admin = Admin::new(self.deployment.client.clone());
-        // After an outage the first call may meet the connection of before.
+        // After an outage the first call may meet the former connection.
         let numbers = wait_for("the books", LONG, async || admin.count(&topic()).await.ok()).await;
         Books {
             accepted: numbers.accepted,
@@ -177,18 +164,15 @@ impl<B: Broker> Stage<B> {
         }
     }
 
-    /// Waits until so many messages are delayed in Redis.
     pub(crate) async fn has_delayed(&self, count: u64) {
         wait_until(&format!("{count} delayed messages"), LONG, async || self.books().await.delayed >= count)
             .await;
     }
 
-    /// Waits until the broker has nothing left to hand out.
     pub(crate) async fn is_settled(&self) {
         wait_until("all records to be settled", LONG, async || self.broker.unsettled().await == 0).await;
     }
 
-    /// So many messages that are ready, by their ids.
     pub(crate) async fn reserved(&self, count: usize) -> BTreeMap<String, Reservation> {
         let holder = Holder::new(self.deployment.client.clone());
         let ask = ReserveRequest { topics: vec![topic()], most: 100, max_bytes: 0, lease: None };
@@ -214,7 +198,6 @@ impl Running {
             .await;
     }
 
-    /// Waits until it is not ready, for a reason that contains this.
     pub(crate) async fn is_unready(&self, why: &str) {
         wait_until(why, LONG, async || {
             let (status, body) = self.endpoint.get("/readyz").await;
@@ -223,14 +206,13 @@ impl Running {
         .await;
     }
 
-    /// The value of a series of its metrics, such as `source_held_total{source="intake.orders"}`.
+    /// A series of the metrics, such as `source_held_total{source="intake.orders"}`.
     pub(crate) async fn metric(&self, series: &str) -> Option<f64> {
         let (_, text) = self.endpoint.get("/metrics").await;
         let line = text.lines().find_map(|line| line.strip_prefix(&format!("delayq_{series} ")));
         line.and_then(|value| value.parse().ok())
     }
 
-    /// Waits until a series has this value.
     pub(crate) async fn shows(&self, series: &str, value: f64) {
         wait_until(&format!("{series} {value}"), LONG, async || self.metric(series).await == Some(value))
             .await;

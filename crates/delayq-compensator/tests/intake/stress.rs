@@ -1,5 +1,4 @@
-//! Writes of few messages with one content, in every order, while compensators are killed: each message ends as the order of
-//! the records says.
+//! Writes of few messages in every order under kills: the order of the records decides the end.
 
 use crate::stage::{Broker, Running, Sent, Stage, topic};
 use delayq::admin::Policy;
@@ -9,9 +8,8 @@ use delayq_tests::last_word::{Is, PAYLOAD, Verb, Write, id, writes};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How many records are published between two kills, at least.
 const A_ROUND: usize = 400;
-/// A kill comes between few records.
+/// Small batches, so that a kill comes between few records.
 const SMALL: &str = "batch = 5\nin_flight = 20";
 
 fn record(write: &Write) -> Sent {
@@ -44,7 +42,7 @@ async fn each_is<B: Broker>(stage: &Stage<B>, expected: BTreeMap<u64, Is>) {
     }
 }
 
-/// Publishes a part of the writes, and kills one of the compensators while they are carried out; another one takes its place.
+/// Publishes a part of the writes, and replaces one of the compensators by a kill meanwhile.
 async fn round<B: Broker>(
     stage: &Stage<B>,
     writes: &[Write],
@@ -58,7 +56,6 @@ async fn round<B: Broker>(
     std::mem::replace(&mut compensators[random.usize(0..2)], next).kill().await;
 }
 
-/// The last write of each message decides, wherever compensators are killed.
 pub(crate) async fn each_message_ends_as_the_order_of_its_records_says<B: Broker>() {
     let stage = Stage::<B>::start().await;
     let remember = Policy {
@@ -70,7 +67,8 @@ pub(crate) async fn each_message_ends_as_the_order_of_its_records_says<B: Broker
     let mut random = fastrand::Rng::with_seed(11);
     let all: Vec<Write> = (0..writes()).map(|n| Write::random(n, &mut random)).collect();
     let mut compensators = [stage.compensator(SMALL).await, stage.compensator(SMALL).await];
-    // Few rounds: where a broker hands out again what a killed reader had only after a while, each waits for that.
+    // Few rounds: some brokers deliver a killed reader's records again only after a while, and each round
+    // waits for that.
     for part in all.chunks(A_ROUND.max(all.len().div_ceil(25))) {
         round(&stage, part, &mut compensators, &mut random).await;
     }

@@ -1,4 +1,4 @@
-//! Tables that came from another cluster, whose transactions had other numbers.
+//! Tables from another cluster, whose transactions had other numbers.
 
 use crate::stand::{Stand, ms, put};
 use delayq::State;
@@ -17,7 +17,7 @@ async fn a_dump_that_is_adopted_keeps_what_waits_what_is_settled_and_what_was_in
     })
     .await;
     let database = stand.database().await;
-    // Numbers that its new cluster has not reached.
+    // Numbers that the new cluster has not reached.
     database
         .batch_execute(
             "DO $$BEGIN FOR n IN 1..3000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END$$",
@@ -33,7 +33,7 @@ async fn a_dump_that_is_adopted_keeps_what_waits_what_is_settled_and_what_was_in
     let (new, driver) = tokio_postgres::connect(&restored.url(), NoTls).await.unwrap();
     tokio::spawn(driver);
     restored.run(stand.postgres.dump());
-    // As producers do that are not stopped.
+    // Like producers that are not stopped.
     new.batch_execute(&put(13..15)).await.unwrap();
     new.batch_execute(&format!("BEGIN; SAVEPOINT one; {}; COMMIT", put(15..16))).await.unwrap();
 
@@ -69,18 +69,18 @@ async fn rows_that_were_inserted_before_the_sequence_was_restored_come_last_and_
     let (new, driver) = tokio_postgres::connect(&restored.url(), NoTls).await.unwrap();
     tokio::spawn(driver);
     restored.run(stand.postgres.dump());
-    // As it is while the dump is still being restored.
+    // As while the dump is still being restored.
     new.batch_execute("SELECT setval('delayq_outbox_seq', 2)").await.unwrap();
     let cancel = "INSERT INTO delayq_outbox (verb, topic, id) VALUES ('cancel', 'orders', 'order-17')";
     new.batch_execute(cancel).await.unwrap();
-    // Numbers that waiting rows have too.
+    // Numbers in use by waiting rows.
     new.batch_execute("SELECT setval('delayq_outbox_seq', 905)").await.unwrap();
     new.batch_execute(&put(20..30)).await.unwrap();
 
     stand.config.url = Some(Secret::plain(restored.url()));
     assert_eq!(stand.keeper().adopt().await.unwrap(), 32);
     new.batch_execute(&put(30..40)).await.unwrap();
-    // Each reads the window again after the other one's turn.
+    // Each reader reads the window again after the other reader's turn.
     let (first, second) = (stand.read(), stand.read());
     stand.is_all_settled().await;
     assert_eq!(stand.accepted().await, 41);
@@ -95,7 +95,7 @@ async fn an_adoption_while_others_commit_loses_nothing() {
     let (database, other) = (stand.database().await, stand.database().await);
     database.batch_execute(&put(0..10)).await.unwrap();
     database.batch_execute("UPDATE delayq_outbox_state SET cluster = 'another'").await.unwrap();
-    // It has its number by then, and waits for this one.
+    // The adoption has its transaction number by then, and waits for this lock.
     database.batch_execute("BEGIN; LOCK TABLE delayq_outbox_progress IN ACCESS SHARE MODE").await.unwrap();
     let mut keeper = stand.keeper();
     let adopting = tokio::spawn(async move { keeper.adopt().await });

@@ -1,4 +1,4 @@
-//! Rows that cannot be carried out are kept aside with their reasons, and hold up no other.
+//! Rows that cannot be carried out are kept aside with their reasons, and hold up no other row.
 
 use crate::readers::pages_of_rows_that_rest;
 use crate::stand::{Stand, topic};

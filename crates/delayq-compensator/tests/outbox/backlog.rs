@@ -1,5 +1,4 @@
-//! A day without a compensator: the rows that waited are carried out in memory that does not grow with them, by a user whose
-//! statements may take a second.
+//! A day without a compensator: memory does not grow with the waiting rows, nor do statements take long.
 
 use crate::mysql::stand::Stand as MariaDb;
 use crate::readers::{Readers, topic};
@@ -13,16 +12,15 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const DAY_S: u64 = 86_400;
-/// Every tenth row cancels the put five rows before it.
+/// Every tenth row cancels the put five rows before.
 const A_CANCEL_IN: u64 = 10;
-/// Rows of one transaction.
 const AT_ONCE: u64 = 5000;
-/// Maximum resident memory of the process, in KiB: several times as much as an idle one has.
+/// Maximum resident memory of the process, in KiB: several times the memory of an idle process.
 const MOST_KIB: u64 = 160 << 10;
-/// Pause between two looks at the database, which has work to do.
+/// Pause between two looks at the busy database.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// What a database calls the numbers from `first` on, a payload, and a time so many seconds ago.
+/// A database's expressions for the numbers from `first` on, a payload, and a time a number of seconds ago.
 struct Dialect {
     numbers: fn(first: u64, last: u64) -> String,
     payload: &'static str,
@@ -42,7 +40,7 @@ const MARIADB: Dialect = Dialect {
 };
 
 impl Dialect {
-    /// Inserts rows of a day, evenly spread over it. Most puts are due within the day.
+    /// Inserts a day's rows, at even intervals. Most puts are due within the day.
     fn insert(&self, first: u64, count: u64) -> String {
         let last = A_CANCEL_IN - 1;
         let of = |put: &str, cancel: &str| {
@@ -61,7 +59,6 @@ impl Dialect {
     }
 }
 
-/// Runs a compensator of its own until it has carried out every row, each once.
 async fn is_carried_out(readers: &Readers, count: u64) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_delayq-compensator"));
     command.env("DELAYQ__REDIS__URL", readers.deployment.server.url()).env("DELAYQ__ADMIN__LISTEN", "");

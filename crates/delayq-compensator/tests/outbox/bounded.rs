@@ -5,7 +5,6 @@ use delayq_tests::deadline::{LONG, wait_for, wait_until};
 use std::time::Duration;
 use tokio_postgres::Client;
 
-/// Dead versions of all tables of the outbox, as they are counted by a vacuum.
 async fn dead_rows(database: &Client) -> i64 {
     database
         .batch_execute("VACUUM delayq_outbox, delayq_outbox_progress, delayq_outbox_state")
@@ -50,7 +49,6 @@ async fn a_transaction_that_wrote_to_a_table_keeps_it_from_being_truncated_and_i
     let reader = stand.read();
     let says = async || stand.metrics().contains("delayq_outbox_truncation_held 1");
     wait_until("a truncation that is held", LONG, says).await;
-    // Rows go on meanwhile.
     database.batch_execute(&put(10..20)).await.unwrap();
     stand.is_settled(20).await;
     long.batch_execute("COMMIT").await.unwrap();
@@ -65,7 +63,6 @@ async fn an_operator_hears_of_a_transaction_that_lasts_and_not_of_a_turn() {
     let stand = Stand::start().await;
     let (turn, lasting) = (stand.database().await, stand.database().await);
     turn.batch_execute(&put(0..10)).await.unwrap();
-    // The other table takes the rows now.
     turn.batch_execute("SELECT setval('delayq_outbox_slot', 1)").await.unwrap();
     turn.batch_execute("BEGIN; SELECT count(*) FROM delayq_outbox").await.unwrap();
     assert_eq!(stand.keeper().books().await.unwrap().held, None);
@@ -106,12 +103,12 @@ async fn the_oldest_row_of_a_window_is_found_without_reading_what_is_settled_of_
         )
         .await
         .unwrap();
-    // A session reports its reads up to a second late: they must not arrive after the reset.
+    // A session reports its reads up to a second late, and must not do so after the reset.
     database.batch_execute("SELECT pg_stat_force_next_flush()").await.unwrap();
     database.batch_execute("SELECT pg_stat_reset()").await.unwrap();
     let books = stand.keeper().books().await.unwrap();
     assert!(books.oldest.is_some_and(|age| age >= Duration::from_secs(3600)), "{books:?}");
-    // The connection of the keeper has told by its end.
+    // The keeper's connection has reported its reads by its end.
     let read = "SELECT coalesce(sum(seq_tup_read + idx_tup_fetch), 0)::bigint, sum(seq_scan + idx_scan)::bigint \
                 FROM pg_stat_user_tables WHERE relname LIKE 'delayq_outbox%'";
     let found = wait_for("what was read", LONG, async || {

@@ -1,4 +1,4 @@
-//! Of the writes of one message the last one counts, however often they are sent, and whatever happens in between.
+//! The last write of a message counts, despite repeats and faults in between.
 
 use crate::mysql::stand::{Stand as MariaDb, payload_by, put};
 use crate::readers::{Readers, topic};
@@ -10,13 +10,13 @@ use delayq_service::config::Secret;
 use delayq_tests::deadline::{LONG, wait_until};
 use futures_util::future::join_all;
 
-/// A put, its cancel, and another put of the same content that replaces it.
+/// A put, its cancel, and another put of the same content that replaces the first.
 const BACKLOG: &str = "
     INSERT INTO delayq_outbox (topic, id, delay_ms, payload) VALUES ('orders', 'a', 86400000, 'x');
     INSERT INTO delayq_outbox (verb, topic, id) VALUES ('cancel', 'orders', 'a');
     INSERT INTO delayq_outbox (topic, id, delay_ms, payload, replaces) VALUES ('orders', 'a', 86400000, 'x', TRUE)";
 
-/// The next occurrence of what a handler holds, as it inserts it before its ack.
+/// Inserted by a handler before its ack.
 const NEXT: &str = "INSERT INTO delayq_outbox (topic, id, delay_ms, payload, replaces)
     VALUES ('orders', 'daily', 86400000, 'x', TRUE)";
 
@@ -26,7 +26,6 @@ async fn is_put_in_the_end(readers: &Readers, id: &str) {
     assert_eq!(readers.stored(id, None).await.map(|kept| kept.state), Some(State::Delayed), "{id}");
 }
 
-/// Reserves the one message that is ready.
 async fn hold(readers: &Readers) -> (Holder, delayq::protocol::Receipt) {
     let holder = Holder::new(readers.deployment.client.clone());
     let request = || ReserveRequest { topics: vec![topic()], most: 1, max_bytes: 0, lease: None };
@@ -36,11 +35,11 @@ async fn hold(readers: &Readers) -> (Holder, delayq::protocol::Receipt) {
     (holder, held.receipt)
 }
 
-/// A put that is due at once, and whose repeat would put it again.
+/// A put due at once, whose repeat would put the message again.
 const REPLACING: &str =
     "INSERT INTO delayq_outbox (topic, id, payload, replaces) VALUES ('orders', 'a', 'x', TRUE)";
 
-/// The message of the row is delivered once, although the database notes no result until it is well.
+/// Asserts that the row's message is delivered once, although the database notes no result before `make_well`.
 async fn is_delivered_once(readers: &Readers, make_well: impl AsyncFnOnce()) {
     let forgetful = Policy { remember_own: Some(std::time::Duration::ZERO), ..Policy::default() };
     readers.deployment.admin.set_policy(&topic(), &forgetful).await.unwrap();
@@ -219,7 +218,7 @@ async fn a_row_inserted_before_the_statement_that_waits_comes_after_what_it_wait
 async fn a_role_with_a_short_statement_timeout_reads_a_window_that_takes_longer() {
     let stand = Stand::start().await;
     let database = stand.database().await;
-    // It takes longer than the role's limit to read the sizes of the rows.
+    // Reading the sizes of the rows takes longer than the role's limit.
     let slow = shadow(
         "octet_length(bytea) RETURNS int",
         "PERFORM pg_catalog.pg_sleep(0.05); RETURN pg_catalog.octet_length($1)",
@@ -237,7 +236,7 @@ async fn in_mariadb_a_user_with_a_short_limit_for_statements_reads_a_page_that_t
     let mut stand = MariaDb::start().await;
     let mut database = stand.database().await;
     database.run(&put(0..60)).await;
-    // It takes longer than the user's limit to read one of the rows, however few are read at once.
+    // Reading one of the rows takes longer than the user's limit, in any batch size.
     database.run(&payload_by("IF(id = 'm7' AND SLEEP(1.2), payload, payload)")).await;
     stand.config.url = Some(Secret::plain(database.limited_user(&stand.mariadb.url()).await));
     let reader = stand.read();
@@ -247,11 +246,10 @@ async fn in_mariadb_a_user_with_a_short_limit_for_statements_reads_a_page_that_t
     reader.end().await;
 }
 
-/// A put that is rejected, for its id is taken, and a cancel of that id in another group.
+/// A put that is rejected because its id is taken, and a cancel of that id in another group.
 const REJECTED: &str = "
     INSERT INTO delayq_outbox (topic, id, payload) VALUES ('orders', 'taken', 'x');
     INSERT INTO delayq_outbox (verb, topic, id, group_id) VALUES ('cancel', 'orders', 'taken', 'g')";
-/// The cancel of its message.
 const OVERTAKING: &str = "INSERT INTO delayq_outbox (verb, topic, id) VALUES ('cancel', 'orders', 'taken')";
 
 async fn is_retried_only_by_force(readers: &Readers, insert: impl AsyncFn(&str)) {

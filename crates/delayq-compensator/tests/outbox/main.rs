@@ -97,8 +97,8 @@ async fn of_two_readers_one_works_at_a_time_and_the_other_takes_over() {
     first.abort().await;
     stand.is_all_settled().await;
     assert_eq!(stand.accepted().await, 2000);
-    // Each row was carried out once: of a row that two had carried out, one would count it as done a second time. Of one
-    // batch the reader that was cut off may have committed and not counted its rows.
+    // Each row was carried out once: the second reader would count a row done by both a second time. The
+    // aborted reader may have committed one batch without counting its rows.
     let done = stand.done().await;
     assert!((1980..=2020).contains(&done), "{done}");
     second.end().await;

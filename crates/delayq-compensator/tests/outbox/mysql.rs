@@ -1,4 +1,4 @@
-//! The same in MariaDB: no row is passed over, writes of one message keep their order, and each is put once.
+//! The outbox in MariaDB: no row is passed over, writes of one message keep their order, and each message is put once.
 
 pub(crate) mod stand;
 mod unreadable;
@@ -52,11 +52,10 @@ async fn a_transaction_that_commits_late_is_not_passed_over_and_holds_up_nobody(
     prepared
         .run("XA BEGIN 'p'; INSERT INTO delayq_outbox (topic, id) VALUES ('orders', 'prepared'); XA END 'p'; XA PREPARE 'p'")
         .await;
-    // What is rolled back leaves a gap.
     other
         .run("BEGIN; INSERT INTO delayq_outbox (topic, id) VALUES ('orders', 'gone'), ('orders', 'gone too'); ROLLBACK")
         .await;
-    // A statement that has taken numbers for rows which it has not inserted yet.
+    // A statement that has reserved numbers for rows not yet inserted.
     late.run("DO GET_LOCK('gate', 0)").await;
     let slow = tokio::spawn(async move {
         let rows =
@@ -73,7 +72,7 @@ async fn a_transaction_that_commits_late_is_not_passed_over_and_holds_up_nobody(
     let reader = stand.read();
     for n in 0..20 {
         other.run(&put(n..n + 1)).await;
-        // 7 was given and is not used yet.
+        // Number 7 is reserved and not used yet.
         assert_eq!(other.number("SELECT LAST_INSERT_ID()").await, 8 + n);
         stand.is_settled(n + 1).await;
     }
@@ -113,7 +112,7 @@ async fn a_transaction_that_waited_for_another_comes_after_it() {
     first
         .run("CREATE TABLE orders (id INT, paid BOOLEAN) ENGINE = InnoDB; INSERT INTO orders VALUES (17, FALSE)")
         .await;
-    // The second one begins first, with a row of its own, and waits for the other one's lock.
+    // The second transaction begins first, with a row of its own, and waits for the first one's lock.
     second.run("BEGIN; INSERT INTO delayq_outbox (topic, id) VALUES ('orders', 'other')").await;
     first
         .run(
@@ -190,7 +189,7 @@ async fn of_two_readers_one_works_at_a_time_and_the_other_takes_over() {
     first.abort().await;
     stand.is_all_settled().await;
     assert_eq!(stand.accepted().await, 2000);
-    // Each row was carried out once: of a row that two had carried out, one would count it as done a second time.
+    // Each row was carried out once: the second reader would count a row done by both a second time.
     let done = stand.done().await;
     assert!((2000 - 20..=2020).contains(&done), "{done}");
     second.end().await;
@@ -253,7 +252,6 @@ async fn what_no_write_can_be_is_refused_where_it_is_inserted_and_tables_that_ar
         let refused = database.0.query_drop(format!("INSERT INTO delayq_outbox {values}")).await;
         assert!(refused.is_err(), "{values}");
     }
-    // The rest of an `init` that was interrupted is made.
     database.run("DELETE FROM delayq_outbox_state; DROP TABLE delayq_outbox_aside").await;
     assert!(stand.keeper().init(false).await.unwrap());
     assert!(!stand.keeper().init(false).await.unwrap());

@@ -11,7 +11,7 @@ async fn a_transaction_that_commits_late_is_not_passed_over_and_holds_up_nobody(
     late.batch_execute("BEGIN; INSERT INTO delayq_outbox (topic, id) VALUES ('orders', 'late-1')")
         .await
         .unwrap();
-    // A prepared one has no session.
+    // A prepared transaction has no session.
     let prepared =
         "BEGIN; INSERT INTO delayq_outbox (topic, id) VALUES ('orders', 'prepared'); PREPARE TRANSACTION 'p'";
     other.batch_execute(prepared).await.unwrap();
@@ -20,7 +20,7 @@ async fn a_transaction_that_commits_late_is_not_passed_over_and_holds_up_nobody(
         other.batch_execute(&crate::stand::put(n..n + 1)).await.unwrap();
         stand.is_settled(n + 1).await;
     }
-    // One with a number that had begun before it wrote its row.
+    // A transaction with a number, begun before its row was written.
     late.batch_execute("INSERT INTO delayq_outbox (topic, id) VALUES ('orders', 'late-2'); COMMIT")
         .await
         .unwrap();
@@ -57,7 +57,7 @@ async fn a_transaction_that_waited_for_another_comes_after_it_whatever_their_num
         .batch_execute("CREATE TABLE orders (id int, paid bool); INSERT INTO orders VALUES (17, false)")
         .await
         .unwrap();
-    // The second one takes its number first, and its lock last.
+    // The second transaction takes its number first, and its lock last.
     second.batch_execute("BEGIN; SELECT pg_current_xact_id()").await.unwrap();
     first
         .batch_execute(

@@ -1,4 +1,4 @@
-//! A pooler in between, which gives a connection for one transaction only.
+//! A pooler in between, which lends a connection for one transaction only.
 
 use crate::stand::{Stand, ms, put};
 use delayq_service::config::Secret;

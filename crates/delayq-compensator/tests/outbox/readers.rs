@@ -1,4 +1,4 @@
-//! A deployment, and readers of an outbox, whatever its database is.
+//! A deployment, and readers of an outbox in any database.
 
 use delayq::protocol::Envelope;
 use delayq::{Admin, Group, MessageId, Target, Topic};
@@ -18,11 +18,9 @@ use tokio::task::JoinHandle;
 pub(crate) struct Readers {
     pub(crate) deployment: Deployment<RedisServer>,
     pub(crate) config: OutboxConfig,
-    /// Of each reader that there ever was.
     reports: Mutex<Vec<(Metrics, Readiness)>>,
 }
 
-/// A reader that runs.
 pub(crate) struct Reading {
     shutdown: Shutdown,
     running: JoinHandle<Result<(), Fault>>,
@@ -36,13 +34,12 @@ pub(crate) fn topic() -> Topic {
     Topic::new("orders").unwrap()
 }
 
-/// Writers of [`write_overlapping`].
 const WRITERS: u64 = 6;
 const EACH: u64 = 60;
-/// How many rows they commit.
 pub(crate) const OVERLAPPING: u64 = WRITERS * EACH * 2 * 9 / 10;
 
-/// Transactions of two rows each, between which others commit, over connections of their own; a tenth is rolled back.
+/// Transactions of two rows each, over connections of their own, with other commits in between; a tenth is
+/// rolled back.
 pub(crate) async fn write_overlapping<R: AsyncFnMut(String)>(connect: impl AsyncFn() -> R) {
     let writing = (0..WRITERS).map(async |writer| {
         let (mut run, mut random) = (connect().await, fastrand::Rng::with_seed(writer));
@@ -62,8 +59,8 @@ pub(crate) async fn write_overlapping<R: AsyncFnMut(String)>(connect: impl Async
     join_all(writing).await;
 }
 
-/// Rows of 200 kB that rest come in pages of at most 8 MiB to an operator, and to a reader as soon as they can be carried
-/// out; their names come together. `insert` inserts so many.
+/// Resting rows of 200 kB come in pages of at most 8 MiB to an operator, and to a reader once they can be
+/// carried out; their names come together. `insert` inserts a range of rows.
 pub(crate) async fn pages_of_rows_that_rest(readers: &Readers, insert: impl AsyncFnOnce(Range<u64>)) {
     const ROWS: u64 = 240;
     let rename = async |from: &str, to: &str| {
@@ -102,7 +99,6 @@ pub(crate) async fn pages_of_rows_that_rest(readers: &Readers, insert: impl Asyn
 // === impl Readers ===
 
 impl Readers {
-    /// Makes the tables in a database without any.
     pub(crate) async fn new(url: String, change: impl FnOnce(&mut OutboxConfig)) -> Self {
         let redis = RedisServer::start_with(RedisOptions::default().append_only("always")).await;
         let mut config =
@@ -124,7 +120,6 @@ impl Readers {
         SourceDeps { client: self.deployment.client.clone(), metrics, readiness }
     }
 
-    /// Why there can be no reader.
     pub(crate) async fn try_read(&self) -> Result<(), String> {
         build_outbox(self.config.clone(), self.deps()).await.map(drop).map_err(|fault| fault.to_string())
     }
@@ -143,7 +138,6 @@ impl Readers {
         found.map(|found| found.envelope.unwrap())
     }
 
-    /// How many messages Redis has ever accepted.
     pub(crate) async fn accepted(&self) -> u64 {
         Admin::new(self.deployment.client.clone()).count(&topic()).await.unwrap().accepted
     }
@@ -152,7 +146,6 @@ impl Readers {
         self.reports.lock().unwrap().iter().map(|(metrics, _)| metrics.encode()).collect()
     }
 
-    /// Waits until a reader is not ready, for a reason that contains this.
     pub(crate) async fn is_unready(&self, why: &str) {
         wait_until(why, LONG, async || {
             let reports = self.reports.lock().unwrap();
@@ -162,17 +155,14 @@ impl Readers {
         .await;
     }
 
-    /// How often a row was done, over all readers of this stand.
     pub(crate) async fn done(&self) -> u64 {
         self.settled("done")
     }
 
-    /// How often a row had this outcome, over all readers of this stand.
     pub(crate) fn settled(&self, outcome: &str) -> u64 {
         self.sum(&format!("delayq_source_settled_total{{source=\"outbox\",outcome=\"{outcome}\"}} "))
     }
 
-    /// A counter, over all readers of this stand.
     fn sum(&self, series: &str) -> u64 {
         let text = self.metrics();
         text.lines()
@@ -192,8 +182,7 @@ impl Readers {
         .await;
     }
 
-    /// Reads to the end: of all rows the messages of these ids come, and so many others are set aside, for these reasons
-    /// among others.
+    /// Reads to the end: the messages `ids` arrive, and `aside` rows are set aside, for `reasons` among others.
     pub(crate) async fn is_read(&self, ids: &[&str], aside: usize, reasons: [&str; 2]) {
         let reader = self.read();
         self.is_all_settled().await;
@@ -211,17 +200,15 @@ impl Readers {
         wait_until("more messages", LONG, async || self.accepted().await > accepted).await;
     }
 
-    /// How many turns were held up, over all readers of this stand.
     pub(crate) fn held_turns(&self) -> u64 {
         self.sum("delayq_source_held_total{source=\"outbox\"} ")
     }
 
-    /// Waits until a reader says that it is held up.
     pub(crate) async fn held(&self) {
         wait_until("a turn that is held", LONG, async || self.held_turns() > 0).await;
     }
 
-    /// Waits until the tables take less than they do with their indexes alone.
+    /// Waits until the tables take less room than their indexes alone did.
     pub(crate) async fn is_truncated(&self) {
         wait_until("truncated tables", LONG, async || self.keeper().books().await.unwrap().bytes < 100_000)
             .await;
@@ -236,7 +223,7 @@ impl Reading {
         within("the reader's end", LONG, self.running).await.unwrap().unwrap();
     }
 
-    /// Ends it wherever it is, as a kill does.
+    /// Ends the reader at any point, like a kill.
     pub(crate) async fn abort(self) {
         self.running.abort();
         assert!(self.running.await.unwrap_err().is_cancelled());

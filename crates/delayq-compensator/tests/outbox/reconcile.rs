@@ -1,4 +1,4 @@
-//! The database as the second copy of a Redis that lost all it had.
+//! The database as the second copy of a Redis that lost all its data.
 
 use crate::stand::{Stand, ms};
 use delayq_compensator::{Reconcile, Reconciled};
@@ -39,13 +39,11 @@ async fn what_is_pending_is_put_again_where_redis_lost_it_and_nothing_else() {
     assert_eq!(stand.stored("kept", None).await.unwrap().payload, b"a");
     assert_eq!(stand.stored("moved", None).await.unwrap().due.get(), 4_102_531_200_000);
     assert!(stand.stored("cancelled", None).await.is_none());
-    // One that is past is put if that is asked for.
     let centuries = Duration::from_secs(100 * 365 * 86_400);
     assert_eq!(
         run(Reconcile { overdue: centuries, ..what }).await,
         Reconciled { put: 1, overdue: 0, ..whole }
     );
-    // The outbox goes on.
     database.batch_execute(&crate::stand::put(0..5)).await.unwrap();
     stand.is_settled(11).await;
     reader.end().await;
@@ -72,7 +70,7 @@ async fn what_was_discarded_or_may_be_of_another_message_is_not_put() {
     let aside = keeper.aside(false, 0, 10).await.unwrap();
     let discarded = aside.iter().find(|row| row.row.id() == "discarded").unwrap().number;
     assert_eq!(keeper.discard(&[discarded]).await.unwrap(), [discarded]);
-    // Not carried out yet, and no write.
+    // Not carried out yet, and invalid.
     database.batch_execute("INSERT INTO delayq_outbox (topic, id) VALUES ('a b', 'new')").await.unwrap();
     let what =
         Reconcile { since: Duration::from_secs(3600), overdue: Duration::from_secs(60), dry_run: false };

@@ -1,4 +1,4 @@
-//! What cannot be carried out although Redis can be used rests alone, and is carried out in order once it can be.
+//! Rows that cannot be carried out rest alone, although Redis is usable, and are carried out in order later.
 
 use crate::mysql::stand::Stand as MariaDb;
 use crate::readers::Readers;
@@ -9,7 +9,7 @@ const MESSAGES: u64 = 200;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shard_that_is_missing_holds_up_its_own_messages_alone_and_each_in_order() {
-    // Less than what rests of one shard.
+    // Fewer than the resting rows of one shard.
     let stand = Stand::start_with(|config| config.batch = 20).await;
     let rename = async |from: &str, to: &str| {
         let _: String = stand.deployment.server.command(&["RENAME", from, to]).await;
@@ -44,7 +44,7 @@ async fn a_shard_that_is_missing_holds_up_its_own_messages_alone_and_each_in_ord
     reader.end().await;
 }
 
-/// Rows of one id in many groups, of which those of one shard cannot be carried out.
+/// Rows of one id in many groups, with one shard that takes no rows.
 async fn rest_by_groups(readers: &Readers, insert: impl AsyncFn(String)) {
     const GROUPS: u64 = 24;
     let server = &readers.deployment.server;

@@ -1,4 +1,4 @@
-//! What a reader does besides carrying out rows holds up none of them.
+//! A reader's work besides carrying out rows holds up no row.
 
 use crate::stand::{Stand, ms, put, shadow};
 use delayq_service::config::Secret;
@@ -73,7 +73,7 @@ async fn rows_aside_are_counted_without_reading_them() {
     let (scanned, before) = (number(scans).await, number(index).await);
     let books = stand.keeper().books().await.unwrap();
     assert_eq!((books.rejected, books.resting), (5000, 5000));
-    // The connection of the keeper has told by its end.
+    // The keeper's connection has reported its reads by its end.
     wait_until("a read by the index", LONG, async || number(index).await > before).await;
     assert_eq!(number(scans).await, scanned);
 }

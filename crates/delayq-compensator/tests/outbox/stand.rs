@@ -13,7 +13,6 @@ pub(crate) struct Stand {
     readers: Readers,
 }
 
-/// A statement that puts messages with these numbers.
 pub(crate) fn put(numbers: Range<u64>) -> String {
     format!(
         "INSERT INTO delayq_outbox (topic, id, due, payload) SELECT 'orders', 'm' || n, '2100-01-01Z', \
@@ -23,7 +22,7 @@ pub(crate) fn put(numbers: Range<u64>) -> String {
     )
 }
 
-/// Statements that put a function in the way of one of the database's own, for connections to come.
+/// Statements that shadow one of the database's functions, for later connections.
 pub(crate) fn shadow(function: &str, body: &str) -> String {
     format!(
         "CREATE SCHEMA shadow; CREATE FUNCTION shadow.{function} LANGUAGE plpgsql AS $$BEGIN {body}; END$$; \
@@ -42,14 +41,12 @@ impl Stand {
         Self::start_on(&[("max_prepared_transactions", "5")], change).await
     }
 
-    /// On a PostgreSQL with these settings.
     pub(crate) async fn start_on(settings: &[(&str, &str)], change: impl FnOnce(&mut OutboxConfig)) -> Self {
         let postgres = PostgresServer::start_with(settings).await;
         let readers = Readers::new(postgres.url(), change).await;
         Self { postgres, readers }
     }
 
-    /// A connection of a producer.
     pub(crate) async fn database(&self) -> Client {
         let (client, driver) = tokio_postgres::connect(&self.postgres.url(), NoTls).await.unwrap();
         tokio::spawn(driver);

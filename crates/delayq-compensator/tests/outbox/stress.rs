@@ -1,5 +1,4 @@
-//! Writes of few messages with one content, in every order, while compensators are killed: each message ends as the order of
-//! the commits says.
+//! Writes of few messages in every order under kills: the order of the commits decides the end.
 
 use crate::mysql::stand::Stand as MariaDb;
 use crate::readers::{Readers, topic};
@@ -23,13 +22,11 @@ const TABLES: [&str; 2] = [
 ];
 const COMMITS: &str = "SELECT write_number FROM commits ORDER BY n";
 
-/// The writes of all writers, by their numbers.
 fn all_writes() -> Vec<Write> {
     let mut random = fastrand::Rng::with_seed(11);
     (0..writes()).map(|n| Write::random(n, &mut random)).collect()
 }
 
-/// The statement that asks for a write; `time` is the database's function of a time in seconds.
 fn row(write: &Write, time: &str) -> String {
     let (id, verb, due) = (write.id(), write.verb.name(), format!("{time}({})", write.due_s));
     let (columns, values) = match write.verb {
@@ -43,7 +40,6 @@ fn row(write: &Write, time: &str) -> String {
     )
 }
 
-/// The statements that put the n-th write into the order of its message's writes, and note it.
 fn locked(n: usize, write: &Write) -> String {
     format!(
         "SELECT id FROM locks WHERE id = {} FOR UPDATE; INSERT INTO commits (write_number) VALUES ({n})",
@@ -51,7 +47,7 @@ fn locked(n: usize, write: &Write) -> String {
     )
 }
 
-/// Ends readers at random places, two at a time, until all is written.
+/// Ends two readers at a time, at random places.
 async fn kill_readers(readers: &Readers, is_over: &AtomicBool, mut random: fastrand::Rng) {
     while !is_over.load(Ordering::Relaxed) {
         let (one, other) = (readers.read(), readers.read());
@@ -62,7 +58,6 @@ async fn kill_readers(readers: &Readers, is_over: &AtomicBool, mut random: fastr
     }
 }
 
-/// Carries out all writes, each by the statements of `transaction`.
 async fn write_all<R: AsyncFnMut(String)>(
     readers: &Readers,
     connect: impl AsyncFn() -> R,
@@ -100,7 +95,6 @@ async fn write_all<R: AsyncFnMut(String)>(
     reader.end().await;
 }
 
-/// Compares each message with what the order of the commits says.
 async fn each_is_as_committed(readers: &Readers, commits: Vec<u64>) {
     let all = all_writes();
     assert_eq!(commits.len(), all.len());

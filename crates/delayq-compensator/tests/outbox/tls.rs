@@ -1,4 +1,4 @@
-//! TLS to the database, which is not used unless its certificate can be trusted.
+//! TLS to the database, which must show a trusted certificate.
 
 use crate::readers::Readers;
 use crate::stand::put;
@@ -9,7 +9,6 @@ use delayq_tests::mariadb_server::MariadbServer;
 use delayq_tests::postgres_server::PostgresServer;
 use tokio_postgres::NoTls;
 
-/// A database is not used that shows a certificate of another authority than is trusted, or of another name.
 async fn others_are_refused(own: String, elsewhere: String, trusted: &Authority) {
     for (url, authority) in [(own, &Authority::new()), (elsewhere, trusted)] {
         let (url, ca) = (Some(Secret::plain(url)), Some(authority.authority()));
@@ -19,7 +18,6 @@ async fn others_are_refused(own: String, elsewhere: String, trusted: &Authority)
     }
 }
 
-/// A deployment with readers that trust this authority.
 async fn readers(url: String, trusted: &Authority) -> Readers {
     Readers::new(url, |config| (config.tls, config.ca) = (true, Some(trusted.authority()))).await
 }

@@ -13,7 +13,7 @@ async fn rows_that_no_replica_confirms_hold_up_no_other_topic_however_many_runs_
     let policy = Policy { durability: Some(Durability::Replicas(1)), ..Policy::default() };
     stand.deployment.admin.change_policy(&topic(), &policy, &[]).await.unwrap();
     replica.freeze();
-    // Where each waits for its own confirmation, together they take longer than a turn may.
+    // With a separate confirmation for each row, the rows take longer than a turn may.
     stand
         .database()
         .await

@@ -1,4 +1,4 @@
-//! A row that cannot be read, or is no write, holds up no other.
+//! An unreadable or invalid row holds up no other row.
 
 use crate::stand::{Stand, shadow};
 use delayq_tests::deadline::{LONG, wait_until};

@@ -87,7 +87,6 @@ fn outcome(reply: &mut Reply) -> Result<CancelOutcome, ReplyError> {
     })
 }
 
-/// Outcome and time of a finished message.
 pub(super) fn finished(words: &mut Words<'_>) -> Option<(State, UnixMillis)> {
     Some((State::from_word(words.word())?, UnixMillis::new(words.number()?)))
 }

@@ -36,13 +36,13 @@ impl Cursor {
         &self.entry
     }
 
-    /// The next page in an answer; `None` after the last.
+    /// `None` after the last page.
     pub(crate) fn read(reply: &mut Reply) -> Result<Option<Self>, ReplyError> {
         let (at, entry) = (reply.maybe_number()?, reply.bytes()?);
         Ok(at.map(|at| Self { at: UnixMillis::new(at), entry }))
     }
 
-    /// The answer of a step that changes messages: two counts, and the start of the next step; `None` after the last.
+    /// Two counts, and the start of the next step; `None` after the last.
     pub(crate) fn read_step(verb: Verb, reply: Value) -> Result<([u64; 2], Option<Self>), ReplyError> {
         let mut reply = Reply::new(verb, reply)?;
         let more = match reply.text()?.as_str() {
@@ -64,12 +64,10 @@ impl Call {
         self.cursor_time(cursor).cursor_entry(cursor)
     }
 
-    /// Appends the time.
     pub(crate) fn cursor_time(self, cursor: &Cursor) -> Self {
         self.number(cursor.at.get())
     }
 
-    /// Appends the entry.
     pub(crate) fn cursor_entry(self, cursor: &Cursor) -> Self {
         self.arg(&cursor.entry)
     }

@@ -1,5 +1,4 @@
-//! `tests/vectors/protocol.json`, the description of the protocol for every language, and the tables of the clients in Python,
-//! Node and Go that are made from the same structures: each file is the one that this test writes.
+//! `tests/vectors/protocol.json` and the clients' tables, compared with the output of this test.
 
 mod calls;
 mod go;
@@ -25,10 +24,8 @@ use std::path::{Path, PathBuf};
 const ABOUT: &str = "The protocol for every language: settings of topics, limits, names, states, words of outcomes, refusals, \
                      URLs and options of calls. Written by a test of delayq-core from the tables that the Rust crates use.";
 
-/// How the files are written again.
 const HOW: &str = "DELAYQ_UPDATE=1 cargo test -p delayq-core --test answers -- description";
 
-/// The limits by name.
 fn limits() -> Vec<(&'static str, u64)> {
     vec![
         ("ids_a_call", MAX_IDS_A_CALL as u64),
@@ -46,12 +43,11 @@ fn limits() -> Vec<(&'static str, u64)> {
     ]
 }
 
-/// Times outside are mostly seconds or microseconds mistaken for milliseconds.
+/// Times outside this range are mostly seconds or microseconds mistaken for milliseconds.
 fn meant() -> [(&'static str, u64); 2] {
     [("first_meant_ms", MEANT_SECONDS.start * 1000), ("last_meant_ms", MEANT_SECONDS.end * 1000 - 1)]
 }
 
-/// The words of success, each once.
 fn accepted() -> Vec<&'static str> {
     let mut accepted: Vec<&str> = Vec::new();
     for one in WORDS.iter().flat_map(|(_, words)| *words) {
@@ -62,18 +58,17 @@ fn accepted() -> Vec<&'static str> {
     accepted
 }
 
-/// The scripts with a call of this function.
 fn calling(function: &str) -> Vec<&'static str> {
     let named = |verb: &&Verb| verb.file().contains(&format!("{function}("));
     Verb::ALL.iter().filter(named).map(|verb| verb.name()).collect()
 }
 
-/// The scripts that wait for the durability of a topic.
+/// Scripts that wait for the durability of a topic.
 fn writes() -> Vec<&'static str> {
     calling("must_wait")
 }
 
-/// The scripts that wait for the durabilities of all topics of the shard.
+/// Scripts that wait for the durabilities of all topics of the shard.
 fn group_writes() -> Vec<&'static str> {
     calling("must_wait_for_all")
 }
@@ -90,7 +85,6 @@ fn class(form: &NameForm) -> String {
     }
 }
 
-/// Type, least and largest value of a setting.
 fn kind(form: Form) -> (&'static str, Option<Number>, Option<Number>, &'static [&'static str]) {
     let whole = |number: u64| Some(Number::Whole(number));
     match form {
@@ -107,7 +101,6 @@ fn settings() -> impl Iterator<Item = &'static Setting> {
     SETTINGS.iter().chain(&FLOW)
 }
 
-/// The name of a setting in identifiers.
 fn key(setting: &Setting) -> String {
     setting.name.replace('-', "_")
 }
@@ -148,7 +141,7 @@ struct SettingEntry {
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     words: &'static [&'static str],
     default: &'static str,
-    /// The default in the stored form, if that is text.
+    /// The default in the stored form, if that form is text.
     #[serde(skip_serializing_if = "Option::is_none")]
     stored_default: Option<String>,
     means: &'static str,
@@ -263,7 +256,6 @@ fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap()
 }
 
-/// A list with one item a line.
 fn list<T: Serialize>(name: &str, items: impl IntoIterator<Item = T>) -> String {
     let lines: Vec<String> = items.into_iter().map(|item| format!("    {}", json(&item))).collect();
     format!("\"{name}\": [\n{}\n  ]", lines.join(",\n"))
@@ -275,7 +267,6 @@ fn table<N: Serialize>(name: &str, items: impl IntoIterator<Item = (&'static str
     format!("\"{name}\": {{\n{}\n  }}", lines.join(",\n"))
 }
 
-/// Breaks a comment into lines of at most 128 characters.
 fn comment(indent: &str, mark: &str, text: &str) -> String {
     let (mut lines, mut line) = (Vec::new(), String::new());
     for word in text.split(' ') {

@@ -58,7 +58,6 @@ fn envelopes_answer(cases: u64) {
     }
 }
 
-/// A value as deep and as long as a script's answer, with some elements that readers expect.
 fn value(rng: &mut Rng, depth: u8) -> Value {
     const WORDS: [&str; 16] = [
         "",
@@ -89,7 +88,6 @@ fn value(rng: &mut Rng, depth: u8) -> Value {
     }
 }
 
-/// A pump's answer with one element replaced.
 fn pumped(rng: &mut Rng) -> Value {
     const ANSWER: [&str; 11] =
         ["pumped", "1763697600000000", "1763697600000", "3", "0", "0", "0", "0", "0", "1763697599999", "3"];

@@ -35,7 +35,6 @@ pub struct ForwarderConfig {
 // === impl ForwarderConfig ===
 
 impl ForwarderConfig {
-    /// The settings of a destination's circuit.
     pub(crate) fn circuit(&self) -> CircuitSettings {
         CircuitSettings {
             failures: self.circuit_failures,

@@ -57,10 +57,6 @@ impl Section for RouteConfig {
     }
 }
 
-/// Reads the number of a partition.
-///
-/// # Errors
-/// The text is not a partition number.
 pub(crate) fn partition(text: &str) -> Result<i32, String> {
     let number = text.parse().ok().filter(|number: &i32| *number >= 0);
     number.ok_or_else(|| format!("`{text}` is not a partition; expected a number from 0"))

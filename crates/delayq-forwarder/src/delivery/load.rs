@@ -16,18 +16,16 @@ use std::time::{Duration, Instant};
 /// Delay before a message returns whose dictionary could not be fetched.
 const UNRESTORED_REST: Duration = Duration::from_secs(1);
 
-/// A message that is sent.
 pub(super) struct Item {
     pub(super) receipt: Receipt,
     pub(super) route: Arc<Route>,
-    /// Its trace, if recorded.
+    /// If recorded.
     pub(super) traced: Option<Traced>,
     pub(super) outcome: Option<Outcome>,
-    /// True once it is settled, or being settled.
+    /// Or being settled.
     pub(super) settled: bool,
 }
 
-/// A message that its route cannot encode.
 pub(super) struct Unencoded {
     pub(super) receipt: Receipt,
     pub(super) about: About,
@@ -47,7 +45,7 @@ pub(super) struct Load {
 // === impl Load ===
 
 impl Load {
-    /// Encodes the messages of a batch. The second value has an item for each parcel.
+    /// The second value has an item for each parcel.
     pub(super) fn new(batch: &Batch, messages: Vec<Reservation>, traces: &Traces) -> (Self, Vec<Item>) {
         let mut load = Self { parcels: Vec::with_capacity(messages.len()), ..Self::default() };
         let now = Instant::now();
@@ -91,7 +89,7 @@ impl Load {
 // === impl Batch ===
 
 impl Batch {
-    /// Records the spans of a message that its route cannot encode, as a delivery that failed at once.
+    /// As of a delivery that failed at once.
     fn unencoded(
         &self,
         message: Reservation,
@@ -110,7 +108,7 @@ impl Batch {
         Unencoded { receipt: message.receipt, about, outcome }
     }
 
-    /// The remaining rest of the message's destination. Admits one message as a probe.
+    /// Admits one message as a probe.
     fn refusal(&self, destination: &str, now: Instant, probed: &mut BTreeSet<String>) -> Option<Duration> {
         if self.lane.fixed.is_some() {
             return None;
@@ -128,7 +126,6 @@ impl Batch {
     }
 }
 
-/// The verdict on a message whose payload could not be decompressed.
 fn put_back(why: Unrestored) -> Verdict {
     match why {
         Unrestored::Never(error) => Verdict::Bury(error.to_string()),

@@ -12,14 +12,12 @@ use std::time::{Duration, Instant};
 /// Minimum delay before a message returns when its destination does not rest.
 const MIN_REST: Duration = Duration::from_millis(100);
 
-/// A parcel with its outcome.
 struct Answered<'a> {
     parcel: &'a Parcel,
     item: &'a Item,
     outcome: &'a Outcome,
 }
 
-/// The verdicts on the messages of a batch.
 struct Verdicts<'a> {
     each: Vec<(Receipt, Verdict)>,
     buried: Vec<Buried<'a>>,
@@ -35,7 +33,7 @@ struct Buried<'a> {
 // === impl Batch ===
 
 impl Batch {
-    /// The verdict on every message of the batch that is not settled yet.
+    /// Leaves settled messages out.
     pub(super) fn verdicts(&self, load: Load, items: &[Item]) -> Vec<(Receipt, Verdict)> {
         let Load { parcels, unencoded, undelivered, probed } = load;
         let mut verdicts = Verdicts { each: undelivered, buried: Vec::new() };
@@ -96,7 +94,7 @@ impl<'a> Verdicts<'a> {
     }
 }
 
-/// The verdict on a message; `again`: an earlier failure was free.
+/// `again`: an earlier failure was free.
 fn verdict(outcome: &Outcome, judgement: &mut Judgement, probe: bool, again: bool) -> Verdict {
     let rest = judgement.rest;
     match outcome {

@@ -9,12 +9,11 @@ use delayq::protocol::{Reservation, ReserveReport, ReserveRequest, ShardId};
 use delayq::{Advice, Error};
 use std::time::Instant;
 
-/// A lane's request to some shards, in one pipeline.
 pub(super) struct Ask {
     lane: usize,
     probe: bool,
     requests: Vec<(ShardId, ReserveRequest)>,
-    /// The topics of each request, by number in the lane.
+    /// By number in the lane.
     topics: Vec<Vec<usize>>,
 }
 
@@ -29,7 +28,6 @@ pub(super) struct ShardAnswer {
     pub(super) shard: ShardId,
     pub(super) topics: Vec<usize>,
     pub(super) found: Result<ReserveReport, Error>,
-    /// The shard may have more messages than requested.
     pub(super) more: bool,
 }
 
@@ -104,7 +102,6 @@ impl Ask {
 // === impl LaneState ===
 
 impl LaneState {
-    /// Notes whether a shard may have more messages, and the earliest time to ask again.
     pub(super) fn answered(&mut self, answer: &ShardAnswer, now: Instant, after_error: Instant) {
         self.asked.remove(&answer.shard);
         let topics = answer.topics.iter().copied();
@@ -123,7 +120,6 @@ impl LaneState {
     }
 }
 
-/// True if a shard may have more messages for this lane than requested.
 fn left_over(report: &ReserveReport, request: &ReserveRequest) -> bool {
     // A shard that stopped at the limit on bytes reports so itself.
     report.messages.len() >= usize::from(request.most)

@@ -15,10 +15,8 @@ use std::time::Instant;
 
 pub(super) struct Board {
     pub(super) lanes: Vec<LaneState>,
-    /// The lane whose turn comes first.
     pub(super) turn: usize,
     shards: Vec<ShardId>,
-    /// Lane numbers by sink and outline of the destination.
     numbers: HashMap<(String, String), usize>,
     topics: BTreeMap<Topic, Option<LaneTopic>>,
     sinks: BTreeMap<String, Arc<NamedSink>>,
@@ -37,7 +35,7 @@ struct LaneTopic {
 // === impl Board ===
 
 impl Board {
-    /// Creates the lanes of the topics that routes name outright. Other lanes appear with the first message of a topic.
+    /// Only for topics that routes name outright. Other lanes appear with the first message of a topic.
     pub(super) fn new(forwarder: &Forwarder) -> Self {
         let mut board = Self {
             lanes: Vec::new(),
@@ -61,7 +59,6 @@ impl Board {
         &self.shards
     }
 
-    /// Replaces the shards that every lane reserves from.
     pub(super) fn serve(&mut self, shards: Vec<ShardId>) {
         self.shards = shards;
     }
@@ -70,14 +67,14 @@ impl Board {
         self.shards.binary_search(&shard).is_ok()
     }
 
-    /// Marks the shard as possibly having messages of every known topic.
+    /// Of every known topic.
     pub(super) fn heat(&mut self, shard: ShardId, now: Instant) {
         if self.serves(shard) {
             self.lanes.iter_mut().for_each(|lane| lane.heat_all(shard, now));
         }
     }
 
-    /// Marks the shard as possibly having messages of this topic. Returns whether the topic has a route.
+    /// Returns whether the topic has a route.
     pub(super) fn heat_topic(&mut self, shard: ShardId, topic: &Topic, now: Instant) -> bool {
         let found = self.find(topic);
         if let Some(LaneTopic { lane, topic }) = found.filter(|_| self.serves(shard)) {
@@ -86,17 +83,15 @@ impl Board {
         found.is_some()
     }
 
-    /// Adds a topic to its lane.
     pub(super) fn add(&mut self, topic: &Topic) {
         self.find(topic);
     }
 
-    /// The topics that have a route.
     pub(super) fn routed(&self) -> Vec<Topic> {
         self.topics.iter().filter(|(_, found)| found.is_some()).map(|(topic, _)| topic.clone()).collect()
     }
 
-    /// The lane of a topic, added if the topic is new; `None`: no route matches.
+    /// Adds a new topic; `None`: no route matches.
     fn find(&mut self, topic: &Topic) -> Option<LaneTopic> {
         if let Some(known) = self.topics.get(topic) {
             return *known;

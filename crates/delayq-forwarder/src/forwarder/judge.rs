@@ -8,7 +8,6 @@ use delayq_service::{Condition, Readiness};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// Interval between judgements: the longest gap between two turns of the loop.
 const EVERY: Duration = Duration::from_secs(1);
 
 pub(super) struct Judge {
@@ -16,7 +15,6 @@ pub(super) struct Judge {
     moving: Condition,
     stall: Option<Stall>,
     next: Instant,
-    /// False while any destination is braked.
     destinations: Condition,
     braked: BTreeSet<usize>,
 }
@@ -33,7 +31,7 @@ impl Judge {
         self.next
     }
 
-    /// Judges whether ready messages move, if a judgement is due.
+    /// If a judgement is due.
     pub(super) fn progress(&mut self, context: &Context, board: &Board, now: Instant) {
         if now < self.next {
             return;
@@ -54,7 +52,7 @@ impl Judge {
         self.stall = stall;
     }
 
-    /// Reports the braked destinations if this lane's state changed.
+    /// If this lane's state changed.
     pub(super) fn brake(&mut self, board: &Board, lane_number: usize) {
         let braked = board.lanes[lane_number].lane.is_braked();
         let changed = if braked { self.braked.insert(lane_number) } else { self.braked.remove(&lane_number) };

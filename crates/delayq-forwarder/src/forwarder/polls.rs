@@ -17,11 +17,10 @@ pub(super) struct Polls {
     every: Duration,
     next: Instant,
     under_way: bool,
-    /// Earliest time of the next poll.
     rests_until: Option<Instant>,
     /// Shards whose pending answer tells where to continue; excludes shards swept from the start meanwhile.
     asked: BTreeSet<ShardId>,
-    /// The start of a shard's next page, unless the first.
+    /// Unless the next page is the first.
     pages: BTreeMap<ShardId, u64>,
     swept: BTreeSet<ShardId>,
 }
@@ -49,7 +48,7 @@ impl Polls {
         }
     }
 
-    /// Requests all topics of these shards without a rest.
+    /// All topics, without a rest.
     pub(super) fn sweep(&mut self, shards: &[ShardId]) {
         for shard in shards {
             self.asked.remove(shard);
@@ -58,7 +57,7 @@ impl Polls {
         }
     }
 
-    /// Time of the next poll; `None` while a poll runs.
+    /// `None` while a poll runs.
     pub(super) fn next(&self, now: Instant) -> Option<Instant> {
         let next = match (self.under_way, self.swept.is_empty()) {
             (true, _) => return None,
@@ -68,7 +67,7 @@ impl Polls {
         Some(self.rests_until.map_or(next, |until| next.max(until)))
     }
 
-    /// Delays the next poll: a swept shard would be asked again at once.
+    /// A swept shard would be asked again at once.
     pub(super) fn rest(&mut self, until: Instant) {
         self.rests_until = Some(until);
     }

@@ -22,7 +22,6 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{JoinError, JoinSet};
 
 const COUNT_EVERY: Duration = Duration::from_secs(10);
-/// Rest after Redis failed to answer.
 const REST_AFTER_ERROR: Duration = Duration::from_millis(250);
 /// Maximum time without a turn before the loop counts as stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(10);
@@ -39,9 +38,8 @@ pub(super) struct Run {
     under_way: JoinSet<Ended>,
     polls: Polls,
     unrouted: Waiting,
-    /// The routed topics that had workers at the last count.
     shared: BTreeSet<Topic>,
-    /// Time of the next count; `None` while a count runs.
+    /// `None` while a count runs.
     next_count: Option<Instant>,
     /// After Redis failed to answer: nothing is sent before this time.
     rest_until: Option<Instant>,
@@ -49,7 +47,7 @@ pub(super) struct Run {
     logged_errors: BTreeSet<String>,
     refused: Refused,
     growth: Growth,
-    /// Receives capacity that batches free before the batch ends.
+    /// From batches that have not ended.
     freed: UnboundedReceiver<Freed>,
 }
 
@@ -91,10 +89,7 @@ impl Run {
         }
     }
 
-    /// Forwards until shutdown is requested.
-    ///
-    /// # Errors
-    /// Redis holds another deployment, or is unfit.
+    /// Fails if Redis holds another deployment, or is unfit.
     pub(super) async fn until(&mut self, shutdown: &Shutdown) -> Result<(), Fault> {
         self.context.stats.shards.set(self.board.shards().len() as i64);
         let mut listener = self.context.holder.listen(self.board.shards().to_vec());
@@ -135,7 +130,6 @@ impl Run {
         self.board.serve(shards);
     }
 
-    /// One turn: starts due polls, and asks for as many messages as there is room for.
     fn turn(&mut self) {
         let now = Instant::now();
         if self.rest_until.is_some_and(|until| now < until) {
@@ -210,7 +204,6 @@ impl Run {
         }
     }
 
-    /// Returns freed capacity to a lane.
     fn free(&mut self, freed: Freed) {
         let state = &mut self.board.lanes[freed.lane_number];
         state.in_flight -= freed.count;
@@ -320,7 +313,7 @@ impl Run {
         Ok(())
     }
 
-    /// Clears the fault after every node answered a poll and accepts writes, and no shard is missing.
+    /// Every node answered a poll and accepts writes, and no shard is missing.
     fn well(&mut self) {
         self.condition.ready();
         if std::mem::replace(&mut self.in_part, false) {
@@ -328,7 +321,6 @@ impl Run {
         }
     }
 
-    /// Records that a shard has this topic.
     fn seen(&mut self, shard: ShardId, TopicHere { topic, waiting }: TopicHere, now: Instant) {
         if topic.is_odd() {
             if self.logged_errors.insert(topic.to_string()) {
@@ -355,8 +347,8 @@ impl Run {
         Ok(())
     }
 
-    /// Handles a failed call. Without an answer, everything on that Redis (with several nodes: the shards of that node)
-    /// rests; a missing shard, or a shard with an error of its own, rests alone.
+    /// Without an answer, everything on that Redis (with several nodes: the shards of that node) rests; a
+    /// missing shard, or a shard with an error of its own, rests alone.
     fn failed(&mut self, error: &Error) -> Result<(), Fault> {
         self.context.stats.reserve_errors.inc();
         if matches!(error, Error::Deployment(_) | Error::Unfit(_) | Error::Closed) {
@@ -406,7 +398,7 @@ impl Run {
         self.finish().await;
     }
 
-    /// Returns when nothing is in flight. Cancel safe: a separate task releases the messages of an answer.
+    /// Cancel safe: a separate task releases the messages of an answer.
     async fn finish(&mut self) {
         while let Some(ended) = self.under_way.join_next().await {
             match ended {

@@ -3,7 +3,7 @@
 use delayq::{Admin, Client, Topic};
 use std::collections::BTreeSet;
 
-/// Returns the topics that have workers now. After an error: none, until the next count.
+/// After an error: none, until the next count.
 pub(super) async fn with_workers(client: Client, topics: Vec<Topic>) -> BTreeSet<Topic> {
     match Admin::new(client).workers(&topics).await {
         Ok(workers) => {
@@ -16,7 +16,7 @@ pub(super) async fn with_workers(client: Client, topics: Vec<Topic>) -> BTreeSet
     }
 }
 
-/// Logs the topics whose workers are new, and keeps them.
+/// Logs new workers.
 pub(super) fn note(known: &mut BTreeSet<Topic>, found: BTreeSet<Topic>) {
     for topic in found.difference(known) {
         tracing::warn!(%topic, "workers reserve this topic too: each of its messages goes to a worker or to its route");

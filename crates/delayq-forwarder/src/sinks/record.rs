@@ -31,13 +31,11 @@ pub(super) fn may_begin_with(bytes: &[u8]) -> bool {
     bytes.starts_with(HEAD) || HEAD.starts_with(bytes)
 }
 
-/// Appends the document of a parcel and a newline.
 pub(super) fn append_line(parcel: &Parcel, out: &mut Vec<u8>) {
     append(parcel, out);
     out.push(b'\n');
 }
 
-/// The document of a parcel.
 pub(super) fn json(parcel: &Parcel) -> Vec<u8> {
     let mut out = Vec::new();
     append(parcel, &mut out);

@@ -10,7 +10,6 @@ pub use stream::RedisStreamConfig;
 
 use delayq_service::config::{Faults, RedisConfig};
 
-/// Checks the Redis of a sink, unless the deployment's own.
 fn validate_redis(redis: Option<&RedisConfig>, at: &mut Faults) {
     let Some(redis) = redis else { return };
     at.section("redis", redis);

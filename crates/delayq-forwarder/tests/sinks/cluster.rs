@@ -7,7 +7,7 @@ use delayq_forwarder::{FileConfig, SinkConfig};
 use delayq_tests::deadline::{LONG, wait_until, within};
 use delayq_tests::redis_cluster::RedisCluster;
 
-/// A new deployment, and the node of each shard: at least two nodes.
+/// At least two nodes have shards.
 async fn spread(cluster: &RedisCluster) -> (Stage, Vec<usize>) {
     loop {
         let stage = Stage::at(&cluster.url()).await;
@@ -49,7 +49,6 @@ async fn a_silent_node_stops_the_messages_of_its_own_shards_alone() {
         running.readiness.unready().iter().any(|unready| unready.reason.contains(&silent))
     })
     .await;
-    // Waiting for the silent node would take longer.
     within("the messages of the others", LONG, async {
         for id in &others[1..=MORE] {
             put(id).await;

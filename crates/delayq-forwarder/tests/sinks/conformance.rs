@@ -59,7 +59,6 @@ use std::time::{Duration, Instant};
 pub(crate) trait Subject: Sized {
     async fn start() -> Self;
     fn sink(&self) -> SinkConfig;
-    /// An existing destination.
     fn destination(&self) -> String;
     async fn seen(&self) -> Vec<Seen>;
 }
@@ -82,13 +81,10 @@ pub(crate) trait Deletable: Subject {
     async fn create(&self);
 }
 
-/// A subject with a login.
 pub(crate) trait Guarded: Subject {
     const PASSWORD: &str;
-    /// The text of a refused login.
     const REFUSAL: &str;
     async fn start_guarded() -> Self;
-    /// The same sink with this password.
     fn with_password(&self, password: Secret) -> SinkConfig;
 }
 
@@ -217,7 +213,6 @@ pub(crate) async fn a_black_hole_is_left_behind_by_deadline<S: Networked>() {
 pub(crate) async fn a_slow_server_keeps_its_leases<S: Networked>() {
     let (stage, subject) = stage::<S>().await;
     let mut settings = settings(&stage, &subject);
-    // A delivery takes longer than a lease.
     settings.forwarder = ForwarderConfig { lease: HumanDuration::from_secs(1), ..settings.forwarder };
     let sink = settings.sinks.get_mut("s").unwrap();
     sink.timeout = HumanDuration::from_secs(30);
@@ -356,7 +351,6 @@ pub(crate) async fn tls_shows_the_certificate_that_is_asked_for(
     running.stop().await;
 }
 
-/// A sink of a server whose certificate has expired.
 pub(crate) async fn tls_refuses_an_expired_certificate(stage: &Stage, to: &str, sink: SinkConfig) {
     let Err(fault) = stage.forward(stage.settings([("s", sink)], vec![route(TOPIC, "s", to)])).await else {
         panic!("it trusts a certificate that has expired")

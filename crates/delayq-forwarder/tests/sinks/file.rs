@@ -1,4 +1,4 @@
-//! The sink `file` in a folder that can disappear. `src/sinks/file` tests writing to a single file.
+//! The sink `file` in a folder that can disappear. `src/sinks/file` tests writes to a single file.
 
 use crate::conformance::{Mortal, Subject, conforms};
 use crate::stage::{Seen, record};

@@ -1,5 +1,4 @@
-//! The sink `kafka` against a broker shared by the tests of this process, each behind its own proxy; and against a
-//! cluster of three.
+//! The sink `kafka` against a shared broker, a proxy for each test; and against a cluster of three.
 
 use crate::conformance::{
     Deletable, Guarded, Mortal, Networked, Subject, conforms, tls_refuses_an_expired_certificate,
@@ -29,7 +28,6 @@ use tokio::sync::OnceCell;
 const PROXIES: usize = 13;
 const USER: &str = "forwarder";
 
-/// The shared broker, and the proxies in front.
 struct Stand {
     server: KafkaServer,
     proxies: Mutex<Vec<Proxy>>,
@@ -115,7 +113,6 @@ fn sink(config: KafkaConfig) -> SinkConfig {
     SinkConfig { kafka: Some(config), timeout: HumanDuration::from_secs(3), ..SinkConfig::default() }
 }
 
-/// Everything in a topic or a partition, read by kcat.
 fn read_from(address: &str, topic: &str, more: &[&str]) -> Vec<Seen> {
     let mut kcat = Command::new("kcat");
     kcat.args(["-b", address, "-C", "-t", topic, "-o", "beginning", "-e", "-q", "-f", "%h|%S|%s\\n"]);
@@ -377,7 +374,6 @@ async fn too_few_replicas_in_sync_are_waited_for_and_cost_no_message() {
 
 const PROBE: &str = "probe";
 
-/// True if the cluster refuses a bare client's record for lack of replicas.
 async fn refused_for_replicas(address: &str, topic: &str) -> bool {
     let mut kcat = tokio::process::Command::new("sh");
     let script = format!(

@@ -1,6 +1,6 @@
-//! Every sink against its real server, and the pipeline around them.
+//! Every sink against its real server, and the pipeline around the sinks.
 //!
-//! The heavy ones come with the features of their sinks: `cargo test -p delayq-forwarder --features all-sinks`.
+//! Features select the sinks with heavy clients: `cargo test -p delayq-forwarder --features all-sinks`.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

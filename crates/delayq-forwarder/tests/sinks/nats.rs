@@ -41,7 +41,6 @@ fn sink(address: &str) -> SinkConfig {
     SinkConfig { nats: Some(config), ..SinkConfig::default() }
 }
 
-/// Everything in a stream, from its start.
 async fn read(server: &NatsServer, name: &str) -> Vec<Seen> {
     let mut stream = context(server).await.get_stream(name).await.unwrap();
     let state = stream.info().await.unwrap().state.clone();

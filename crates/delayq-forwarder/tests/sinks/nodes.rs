@@ -52,7 +52,6 @@ async fn emptied_nodes_are_named_the_others_are_served_and_all_are_once_they_hav
     wait_until("the forwarder to be ready", LONG, || async { running.readiness.unready().is_empty() }).await;
 }
 
-/// Measures sequential deliveries while another shard of the same Redis is missing.
 async fn beside_a_missing_shard() -> Timing {
     let (server, folder) = (RedisServer::private().await, tempfile::tempdir().unwrap());
     let stage = Stage::at(&server.url()).await;

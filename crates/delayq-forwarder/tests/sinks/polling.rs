@@ -1,4 +1,4 @@
-//! The cost of a poll with many topics, and its completeness.
+//! The cost and the completeness of a poll with many topics.
 
 use crate::stage::{Stage, record, route, topic};
 use delayq::Admin;
@@ -24,7 +24,6 @@ async fn make_topics(stage: &Stage, count: usize) {
     }
 }
 
-/// Puts one message into each topic, under ids from `first` on.
 async fn put_in_each(stage: &Stage, first: usize, topics: usize) {
     for n in 0..topics {
         stage.put(&format!("t-{n}"), first + n, 1, 10).await;

@@ -20,7 +20,7 @@ use std::sync::Mutex;
 use tokio::sync::OnceCell;
 
 static SERVER: OnceCell<(RabbitmqServer, Authority)> = OnceCell::const_new();
-/// The only name in the shared server's certificate: its address does not match.
+/// The only name in the shared server's certificate: the address does not match.
 const NAME: &str = "localhost";
 
 struct Queue {
@@ -344,7 +344,6 @@ async fn a_quorum_queue_and_a_stream_of_defaults_are_delivered_to_without_a_warn
 async fn the_declaration_that_looks_at_a_queue_cannot_make_one() {
     let (url, queue) = (server().await.url(), namespace());
     let mut table = FieldTable::default();
-    // The argument that the check sends.
     table.insert("x-queue-leader-locator".into(), AMQPValue::LongString("nowhere".into()));
     let declared =
         channel(&url).await.queue_declare(queue.as_str().into(), QueueDeclareOptions::durable(), table).await;

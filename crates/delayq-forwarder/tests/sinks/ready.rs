@@ -1,4 +1,4 @@
-//! Readiness: ready messages must move, not only Redis answer.
+//! Readiness means that ready messages move, not only that Redis answers.
 
 use crate::stage::{Running, Stage, route};
 use delayq_forwarder::{FileConfig, SinkConfig, WebhookConfig};
@@ -7,7 +7,7 @@ use delayq_tests::deadline::{LONG, wait_for, wait_until};
 use delayq_tests::redis_server::RedisServer;
 use std::path::Path;
 
-/// Corresponds to several polls of every shard.
+/// Several polls of every shard.
 const SCRIPTS: u64 = 30;
 
 struct Scene {
@@ -46,7 +46,6 @@ impl Scene {
         .await;
     }
 
-    /// Waits until a condition fails, and returns the reason.
     async fn unready(&self, condition: &str) -> String {
         wait_for(&format!("{condition} not to hold"), LONG, || async {
             let unready = self.running.readiness.unready();
@@ -55,7 +54,7 @@ impl Scene {
         .await
     }
 
-    /// Fails if a condition holds before several more polls were answered.
+    /// Fails if the condition holds before several more polls were answered.
     async fn stays_unready(&self, condition: &str) {
         let polled = self.server.scripts_run().await + SCRIPTS;
         wait_until("some polls more", LONG, || async {
@@ -75,12 +74,10 @@ fn file(dir: &Path) -> SinkConfig {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forwarder_that_may_not_lease_what_is_ready_is_not_ready_until_it_may() {
     let scene = Scene::new().await;
-    // All other commands still work.
     scene.acl("-zadd").await;
     scene.stage.put("t", 0, 5, 10).await;
     scene.unready("progress").await;
     assert!(scene.running.metric("delayq_forwarder_stalled") > 0.5);
-    // Answered polls do not restore readiness.
     scene.stays_unready("progress").await;
     scene.acl("+zadd").await;
     scene.stage.drained("t").await;
@@ -130,7 +127,6 @@ async fn a_forwarder_is_not_ready_while_redis_is_frozen() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreachable_destination_or_a_paused_topic_leaves_a_forwarder_ready() {
     let stage = Stage::new().await;
-    // Nothing listens there.
     let webhook = WebhookConfig { url: "http://127.0.0.1:1/".to_owned(), ..WebhookConfig::default() };
     let sink = SinkConfig { webhook: Some(webhook), required: false, ..SinkConfig::default() };
     let mut settings = stage.settings([("w", sink)], vec![route("t", "w", "in"), route("paused", "w", "in")]);

@@ -86,15 +86,13 @@ impl Guarded for Stream {
     }
 }
 
-/// The password of guarded servers.
 pub(crate) const PASSWORD: &str = "open-sesame";
 
-/// The Redis behind a proxy.
 pub(crate) fn at(proxy: &Proxy) -> RedisConfig {
     RedisConfig { url: format!("redis://{}", proxy.address()).parse().unwrap(), ..RedisConfig::default() }
 }
 
-/// A Redis with this certificate, which may require the client's, and its URL.
+/// A Redis with this certificate, which may require client certificates, and its URL.
 pub(crate) async fn encrypted(
     certificate: &Certificate,
     authority: &Authority,

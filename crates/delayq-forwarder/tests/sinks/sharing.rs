@@ -8,7 +8,6 @@ use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::invariants::Permit;
 use std::path::Path;
 
-/// Settings of a forwarder that writes to its own file.
 pub(crate) fn settings(stage: &Stage, folder: &Path, name: &str) -> Settings {
     let file = FileConfig { dir: folder.to_owned(), rotate_at: None };
     let sink = SinkConfig { file: Some(file), in_flight: 100, batch: 10, ..SinkConfig::default() };

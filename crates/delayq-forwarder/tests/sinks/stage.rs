@@ -35,7 +35,6 @@ pub(crate) struct Running {
     task: tokio::task::JoinHandle<Result<(), Fault>>,
 }
 
-/// The default topic of these tests.
 pub(crate) fn topic(name: &str) -> Topic {
     Topic::new(name).unwrap()
 }
@@ -71,7 +70,6 @@ impl Stage {
         Self { client, admin, namespace, producer, redis, history: Arc::default(), pump }
     }
 
-    /// A client of the same deployment with its own connection, by this URL.
     pub(crate) fn client_at(&self, url: &str) -> Client {
         Client::new(of_namespace(&self.namespace, url))
     }
@@ -137,7 +135,6 @@ impl Stage {
         wait_until("an empty topic", LONG, || async { self.numbers(name).await.pending() == 0 }).await;
     }
 
-    /// Reasons of the dead letters, by id.
     pub(crate) async fn dead(&self, name: &str) -> BTreeMap<String, String> {
         let state = ListState::Dead { newest_first: false };
         let dead = self.admin.list(&topic(name), state, TimeRange::ALL, 10_000).await.unwrap();
@@ -146,7 +143,6 @@ impl Stage {
             .collect()
     }
 
-    /// Checks the invariants against the deliveries that an independent consumer saw.
     pub(crate) async fn check(&self, name: &str, seen: Vec<Seen>, permit: &Permit) {
         for (id, reason) in self.dead(name).await {
             self.history.record(Event::Dead { id, reason });
@@ -248,7 +244,6 @@ async fn pump(client: Client) {
     let mut every = tokio::time::interval(Duration::from_millis(10));
     loop {
         every.tick().await;
-        // While Redis is away there is nothing to pump.
         drop(Owner::new(client.clone()).pump(&owned, 500, None).await);
     }
 }
@@ -265,13 +260,11 @@ impl Running {
         self.shutdown.request();
     }
 
-    /// Waits until messages are in flight to this sink.
     pub(crate) async fn has_in_flight(&self, sink: &str) {
         let metric = format!("delayq_forwarder_in_flight{{sink=\"{sink}\"}}");
         wait_until("messages on their way", LONG, || async { self.metric(&metric) > 0.0 }).await;
     }
 
-    /// Ends like a kill: settles and closes nothing.
     pub(crate) async fn kill(self) {
         self.task.abort();
         let _ = self.task.await;
@@ -304,7 +297,6 @@ fn target(n: usize) -> Target {
     MessageId::own(n.to_string()).unwrap().into()
 }
 
-/// A unique body.
 pub(crate) fn body(n: usize, size: usize) -> Vec<u8> {
     let mut body = format!("{{\"n\":{n}}}").into_bytes();
     body.resize(size.max(body.len()), b' ');

@@ -34,7 +34,7 @@ async fn each_message_is_one_line_and_a_stop_flushes_them_all() {
         let mut command = Command::new(PROGRAM);
         command.arg(&file);
         let mut process = Process::spawn("delayq-forwarder", command);
-        // The second may find nothing left to do: SIGTERM must wait until the process handles signals.
+        // The second run may find nothing left to do: SIGTERM must wait until the process handles signals.
         process.wait_for_line("started", LONG).await;
         if stop_early {
             wait_until("the first lines", LONG, || async { stage.numbers("t").await.delivered > 0 }).await;

@@ -1,5 +1,4 @@
-//! A forwarder dies at each step of its life, before or right after the request of that step: another forwarder
-//! delivers the messages.
+//! A forwarder dies before or right after the request of each step: another delivers the messages.
 
 use crate::sharing::{seen, settings, takes_from};
 use crate::stage::{Running, Stage, route};
@@ -19,7 +18,7 @@ const BOTH: [End; 2] = [End::Before, End::After];
 const LOAD: usize = 20;
 const LOAD_EVERY: Duration = Duration::from_millis(50);
 
-/// A deployment with its own servers, and the proxy of the forwarder that will die.
+/// `proxy` belongs to the forwarder that will die.
 struct Scene {
     stage: Stage,
     folder: tempfile::TempDir,
@@ -70,7 +69,6 @@ impl Scene {
         }
     }
 
-    /// The surviving forwarder delivers everything, and the invariants hold.
     async fn goes_on(self, well: Running) {
         takes_from(&well, 4.0).await;
         self.put(200).await;
@@ -81,7 +79,6 @@ impl Scene {
     }
 }
 
-/// A forwarder joins another and dies at this step of joining.
 async fn dies_joining(step: Step) {
     for end in BOTH {
         let scene = Scene::new().await;

@@ -146,7 +146,7 @@ async fn a_recorded_trace_leads_from_the_put_through_pump_and_reserve_to_the_del
     assert_eq!(texts(&resource.attributes), BTreeMap::from(expected));
 }
 
-/// Checks the spans of one delivery; returns the id of the last.
+/// Returns the id of the last span.
 fn of_one_delivery(spans: &[Span]) -> u64 {
     let names: Vec<&str> = spans.iter().map(|span| span.name.as_str()).collect();
     assert_eq!(names, ["delayq.pump", "delayq.reserve", "delayq.deliver"], "{spans:?}");
@@ -173,7 +173,7 @@ async fn the_span_of_a_failed_delivery_says_why() {
     let (traces, exporter, _metrics) = open(&to(&collector.start()));
     let exporting = tokio::spawn(exporter.run());
     let folder = tempfile::tempdir().unwrap();
-    // A folder cannot be appended to.
+    // A folder in place of the file makes every write fail.
     std::fs::create_dir(folder.path().join("out")).unwrap();
     let settings = stage.settings([("s", file(folder.path()))], vec![route("t", "s", "{header.to}")]);
     let running = stage.forward_traced(settings, traces).await.unwrap();
@@ -252,7 +252,6 @@ fn undelivered(text: &str, name: &str) -> f64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_collector_that_is_gone_or_does_not_answer_changes_nothing() {
-    // The system accepts connections, and nothing answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for endpoint in [gone, silent.local_addr().unwrap()] {

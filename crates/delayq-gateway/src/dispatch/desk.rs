@@ -10,18 +10,15 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// Maximum messages of a reserve.
 const MAX_MESSAGES: usize = 500;
 
-/// The wish of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) kind: WantedKind,
-    /// Maximum messages, 1 to 500.
+    /// 1 to 500.
     pub(crate) max: u16,
 }
 
-/// The common part of the requests of a desk.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct WantedKind {
     /// In order of preference.
@@ -34,7 +31,6 @@ pub(crate) struct WantedKind {
     pub(crate) max_bytes: u32,
 }
 
-/// A request that waits.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     wanted: Wanted,
@@ -42,20 +38,17 @@ pub(crate) struct Waiter {
     waits: bool,
     peer: Peer,
     answer: oneshot::Sender<Result<Option<Handed>, Error>>,
-    /// The messages so far, while more shards are to be asked.
+    /// While more shards are to be asked.
     held: Option<Handed>,
-    /// Stored bytes of the held messages.
     held_bytes: usize,
 }
 
-/// The requests of a kind.
 #[derive(Debug)]
 pub(super) struct Desk {
     kind: WantedKind,
     waiters: VecDeque<Waiter>,
     /// The shards to ask, in turn.
     turn: VecDeque<ShardId>,
-    /// The same, for looking up.
     in_turn: HashSet<ShardId>,
     /// Those in turn that a request with some messages waits for.
     worth: HashSet<ShardId>,
@@ -63,7 +56,6 @@ pub(super) struct Desk {
     further: HashSet<ShardId>,
     /// Messages that reserves on their way may bring.
     out: usize,
-    /// Shards that could not be asked.
     failing: BTreeSet<ShardId>,
 }
 
@@ -87,14 +79,13 @@ impl Waiter {
         self.answer.is_closed() || self.peer.is_gone()
     }
 
-    /// The number of messages that it still wants.
     fn lacks(&self) -> usize {
         let held = self.held.as_ref().map_or(0, |held| held.messages().len());
         let is_full = self.held_bytes >= self.wanted.kind.max_bytes as usize;
         if is_full { 0 } else { usize::from(self.wanted.max).saturating_sub(held) }
     }
 
-    /// Takes messages, up to the wanted number or bytes.
+    /// Up to the wanted number or bytes.
     fn take(&mut self, messages: &mut VecDeque<Reservation>, back: &mpsc::UnboundedSender<Lost>) {
         let mut taken = Vec::new();
         while taken.len() < self.lacks()
@@ -106,7 +97,7 @@ impl Waiter {
         self.held.get_or_insert_with(|| Handed::new(Vec::new(), back.clone())).extend(taken);
     }
 
-    /// Answers with the messages so far, or else with `otherwise`. Returns the messages if the client is gone.
+    /// Without messages, answers `otherwise`. Returns the messages if the client is gone.
     fn leave(self, otherwise: Result<Option<Handed>, Error>) -> Option<Handed> {
         let answer = self.held.map_or(otherwise, |held| Ok(Some(held)));
         self.answer.send(answer).err()?.ok()?
@@ -116,7 +107,7 @@ impl Waiter {
 // === impl Desk ===
 
 impl Desk {
-    /// A desk that asks every shard first.
+    /// The desk asks every shard first.
     pub(super) fn new(kind: WantedKind, shards: &[ShardId]) -> Self {
         let mut desk = Self {
             kind,
@@ -147,7 +138,6 @@ impl Desk {
         }
     }
 
-    /// This shard has more than it was asked for.
     pub(super) fn ask_again(&mut self, shard: ShardId) {
         if self.in_turn.insert(shard) {
             self.turn.push_back(shard);
@@ -165,7 +155,7 @@ impl Desk {
         self.waiters.push_back(waiter);
     }
 
-    /// Forgets the requests of absent clients. Returns true if a request is left, or a reserve is in flight.
+    /// Forgets absent clients. True if a request is left, or a reserve is in flight.
     pub(super) fn tidy(&mut self) -> bool {
         self.waiters.retain(|waiter| !waiter.is_gone());
         !self.waiters.is_empty() || self.out > 0
@@ -205,7 +195,7 @@ impl Desk {
         taken
     }
 
-    /// The next shard to ask, and whether it is a home.
+    /// True for a home.
     fn next_shard(&mut self) -> Option<(ShardId, bool)> {
         let place = |home: &ShardId| self.turn.iter().position(|shard| shard == home);
         match self.kind.homes.iter().find_map(place) {
@@ -214,7 +204,6 @@ impl Desk {
         }
     }
 
-    /// A reserve of so many has ended.
     pub(super) fn answered(&mut self, shard: ShardId, asked: usize, failed: Option<&Error>, shards: usize) {
         self.out -= asked;
         self.further.remove(&shard);
@@ -255,7 +244,7 @@ impl Desk {
         }
     }
 
-    /// Answers the requests that do not wait, if nothing is left to ask.
+    /// If nothing is left to ask.
     pub(super) fn dismiss(&mut self) {
         if self.turn.is_empty() && self.out == 0 {
             let (waiting, leaving) = self.waiters.drain(..).partition(|waiter| waiter.waits);
@@ -265,12 +254,11 @@ impl Desk {
         }
     }
 
-    /// True if the first request has some messages, and waits for more.
     fn holds_some(&self) -> bool {
         self.waiters.front().is_some_and(|waiter| waiter.held.is_some())
     }
 
-    /// Answers every request: nothing comes any more.
+    /// No message comes any more.
     pub(super) fn close(&mut self) {
         self.waiters.drain(..).for_each(|waiter| drop(waiter.leave(Ok(None))));
     }
@@ -288,7 +276,7 @@ impl Desk {
         }
     }
 
-    /// The number of wanted messages, limited to a round.
+    /// Limited to a round.
     fn wanted(&self) -> usize {
         let mut wanted = 0;
         for waiter in self.waiters.iter().filter(|waiter| !waiter.is_gone()) {

@@ -14,24 +14,20 @@ const REST: Duration = Duration::from_millis(200);
 /// Maximum tries: by then, leases of the default length have ended.
 const MAX_TRIES: u32 = 150;
 
-/// Receipts of messages that reached no client.
 #[derive(Debug)]
 pub(crate) struct Lost(Vec<Receipt>);
 
-/// Gives lost messages back.
 pub(crate) struct GivingBack {
     pub(crate) holder: Holder,
     pub(crate) lost: mpsc::UnboundedReceiver<Lost>,
     pub(crate) metrics: GatewayMetrics,
 }
 
-/// A message to give back.
 struct Return {
     release: Release,
     tries: u32,
 }
 
-/// The messages of a node.
 #[derive(Default)]
 struct Queue {
     waiting: Vec<Return>,
@@ -50,8 +46,8 @@ impl Lost {
 // === impl GivingBack ===
 
 impl GivingBack {
-    /// Runs until nothing can be lost any more: the dispatcher has stopped, and every answer was sent or dropped. Each Redis has a
-    /// queue of its own: one that is away holds up no message of another.
+    /// Runs until nothing can be lost any more: the dispatcher has stopped, and every answer was sent or
+    /// dropped. Each Redis has its own queue, so that a silent Redis holds up no message of another.
     pub(crate) async fn run(mut self) {
         let places = self.holder.places();
         let (mut queues, mut rounds) = (HashMap::<String, Queue>::new(), FuturesUnordered::new());
@@ -83,7 +79,7 @@ impl GivingBack {
     }
 }
 
-/// Gives messages of a node back. Returns those to try again, after a rest.
+/// Returns the messages to try again, after a rest.
 async fn round(holder: Holder, node: String, returns: Vec<Return>) -> (String, Vec<Return>) {
     let releases: Vec<Release> = returns.iter().map(|back| back.release.clone()).collect();
     let answers = holder.release(&releases).await;

@@ -5,7 +5,7 @@ use crate::server::Parcel;
 use delayq::protocol::Reservation;
 use tokio::sync::mpsc;
 
-/// Messages that were reserved for a request. Dropped before [`Parcel::sent`], the messages are given back.
+/// Dropped before [`Parcel::sent`], the messages are given back.
 #[derive(Debug)]
 pub(crate) struct Handed {
     messages: Vec<Reservation>,
@@ -19,7 +19,6 @@ impl Handed {
         Self { messages, back }
     }
 
-    /// Adds messages.
     pub(super) fn extend(&mut self, more: Vec<Reservation>) {
         self.messages.extend(more);
     }
@@ -28,12 +27,12 @@ impl Handed {
         &self.messages
     }
 
-    /// The messages, for another waiter.
+    /// For another waiter.
     pub(super) fn into_messages(mut self) -> Vec<Reservation> {
         std::mem::take(&mut self.messages)
     }
 
-    /// Drops the payloads, which the answer has by now.
+    /// The answer has the payloads by now.
     pub(super) fn without_payloads(mut self) -> Self {
         self.messages.iter_mut().for_each(|message| message.envelope.payload = Vec::new());
         self

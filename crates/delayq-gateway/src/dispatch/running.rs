@@ -20,7 +20,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// When a shard is asked again that could not be asked.
 const REST: Duration = Duration::from_millis(200);
 
-/// Reserves for all that wait.
 pub(crate) struct Running {
     pub(crate) holder: Holder,
     pub(crate) receipts: Receipts,
@@ -28,20 +27,16 @@ pub(crate) struct Running {
     pub(crate) back: mpsc::UnboundedSender<Lost>,
 }
 
-/// The state of the task.
 struct Watch {
     growth: Growth,
     listener: Listener,
     places: Places,
     desks: HashMap<WantedKind, Desk>,
     rounds: FuturesUnordered<Pin<Box<dyn Future<Output = Round> + Send>>>,
-    /// The shards that are listened to.
     shards: Vec<ShardId>,
-    /// Shards to ask again later, of a desk.
     later: Vec<(Instant, WantedKind, ShardId)>,
 }
 
-/// A reserve from shards of a node for a desk.
 struct Round {
     kind: WantedKind,
     asked: Vec<(ShardId, usize)>,
@@ -51,7 +46,7 @@ struct Round {
 // === impl Running ===
 
 impl Running {
-    /// Reserves until shutdown; then every request is answered, and what still arrives is given back.
+    /// At shutdown every request is answered, and messages that still arrive are given back.
     pub(crate) async fn run(mut self, shutdown: Shutdown) {
         let mut watch = Watch::new(&self.holder);
         let mut looks = interval(LOOK_EVERY);
@@ -124,7 +119,7 @@ impl Watch {
         self.ask_all();
     }
 
-    /// Forgets desks without requests, and asks every shard for the others.
+    /// Forgets desks without requests.
     fn look(&mut self) {
         self.desks.retain(|_, desk| desk.tidy());
         self.ask_all();
@@ -144,7 +139,7 @@ impl Watch {
         }
     }
 
-    /// Starts a reserve from each node that has shards to ask.
+    /// From each node that has shards to ask.
     fn reserve(&mut self, holder: &Holder, back: &mpsc::UnboundedSender<Lost>) {
         for (kind, desk) in &mut self.desks {
             for asked in self.places.by_node(desk.take(), |&(shard, _)| shard) {

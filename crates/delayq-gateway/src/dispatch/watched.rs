@@ -9,14 +9,13 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// An answer whose messages go back unless the socket takes all bytes.
+/// The messages go back unless the socket takes all bytes.
 struct Watched {
     bytes: Option<Bytes>,
     handed: Option<Handed>,
     outgoing: Outgoing,
 }
 
-/// A body of these bytes, which carry these messages.
 pub(crate) fn watched(bytes: Bytes, handed: Option<Handed>, outgoing: Outgoing) -> Body {
     let handed = handed.map(Handed::without_payloads);
     Body::new(Watched { bytes: Some(bytes), handed, outgoing })

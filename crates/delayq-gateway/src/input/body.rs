@@ -17,7 +17,7 @@ pub(crate) const MAX_BODY: usize = 2 * 1024 * 1024;
 /// Maximum bytes that are read and dropped after a refusal.
 const MAX_DISCARDED: usize = 64 * 1024 * 1024;
 
-/// A body, and the room for the bytes until dropped.
+/// The room is taken until dropped.
 #[derive(Debug)]
 pub(crate) struct Whole {
     pub(crate) bytes: Bytes,
@@ -27,10 +27,7 @@ pub(crate) struct Whole {
 // === impl Whole ===
 
 impl Whole {
-    /// Reads at most `most` bytes.
-    ///
-    /// # Errors
-    /// It is too large, too slow or cut off, or the gateway is full.
+    /// Fails if the body is too large, too slow or cut off, or the gateway is full.
     pub(crate) async fn read(
         body: Body,
         headers: &HeaderMap,
@@ -56,20 +53,18 @@ impl Whole {
         }
     }
 
-    /// Reads and drops a body, for so long.
+    /// For at most `limit`.
     pub(crate) fn discard(body: Body, limit: Duration) {
         if !axum::body::HttpBody::is_end_stream(&body) {
             discard(body.into_data_stream(), limit);
         }
     }
 
-    /// The body as a JSON value.
     pub(crate) fn json<T: serde::de::DeserializeOwned>(&self) -> Result<T, Problem> {
         serde_json::from_slice(&self.bytes).map_err(|error| faulty(&error))
     }
 }
 
-/// Takes room for this many bytes.
 pub(super) fn room(app: &App, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
     let bytes = u32::try_from(bytes).expect("a body is bounded");
     Arc::clone(&app.room).try_acquire_many_owned(bytes).map_err(|_| {
@@ -77,7 +72,6 @@ pub(super) fn room(app: &App, bytes: usize) -> Result<OwnedSemaphorePermit, Prob
     })
 }
 
-/// The fault of JSON: malformed text, or an invalid value.
 pub(super) fn faulty(error: &serde_json::Error) -> Problem {
     match error.is_data() {
         true => Problem::new(Kind::Invalid, error.to_string()),

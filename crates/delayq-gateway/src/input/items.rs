@@ -10,10 +10,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Maximum items of a request.
 const MAX_ITEMS: usize = 500;
 
-/// The items of a body.
 #[derive(Debug)]
 pub(crate) struct Items {
     form: Form,
@@ -24,10 +22,7 @@ pub(crate) struct Items {
 // === impl Items ===
 
 impl Items {
-    /// Splits the body.
-    ///
-    /// # Errors
-    /// It is no array, or has too many items.
+    /// Fails without an array, or with too many items.
     pub(super) fn read(form: Form, body: Whole) -> Result<Self, Problem> {
         let texts: Vec<String> = match form {
             Form::Ndjson => {
@@ -49,13 +44,12 @@ impl Items {
         }
     }
 
-    /// Each item, or the fault.
     pub(crate) fn parse<T: DeserializeOwned>(&self) -> Vec<Result<T, Problem>> {
         let parse = |text: &String| serde_json::from_str(text).map_err(|error| faulty(&error));
         self.texts.iter().map(parse).collect()
     }
 
-    /// The answers, one for each item, in the form of the request.
+    /// One answer for each item, in the form of the request.
     pub(crate) fn answer(&self, answers: impl Iterator<Item = Result<Value, Problem>>) -> Response {
         let answers = answers.map(|answer| answer.unwrap_or_else(|problem| problem.item()));
         let (text, kind) = match self.form {

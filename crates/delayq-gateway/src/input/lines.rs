@@ -9,7 +9,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// The lines of a body, and the room that they take.
+/// With the room that the lines take.
 pub(crate) struct Lines {
     data: BodyDataStream,
     buffered: BytesMut,
@@ -34,19 +34,19 @@ impl Lines {
         })
     }
 
-    /// The next line, without the line end; `None` after the last. A last line needs no end.
+    /// `None` after the last line, which needs no end.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
         let timeout = self.timeout;
         let next = tokio::time::timeout(timeout, self.read());
         next.await.map_err(|_| too_slow("a line", timeout))?
     }
 
-    /// The next line, if it has come already.
+    /// If the line has come already.
     pub(crate) fn ready(&mut self) -> Option<Result<Option<Bytes>, Problem>> {
         self.read().now_or_never()
     }
 
-    /// Reads and drops the rest, after a refusal.
+    /// After a refusal.
     pub(crate) fn discard(self) {
         discard(self.data, self.timeout);
     }

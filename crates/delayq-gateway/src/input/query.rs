@@ -6,17 +6,13 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// The parameters by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Query(BTreeMap<String, String>);
 
 // === impl Query ===
 
 impl Query {
-    /// Reads them.
-    ///
-    /// # Errors
-    /// A parameter that is not among `known`, is there twice, or is not UTF-8.
+    /// Refuses a parameter that is not among `known`, is there twice, or is not UTF-8.
     pub(crate) fn of(text: Option<&str>, known: &[&str]) -> Result<Self, Problem> {
         let mut all = BTreeMap::new();
         for pair in text.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
@@ -32,7 +28,6 @@ impl Query {
         Ok(Self(all))
     }
 
-    /// A parameter, as this type.
     pub(crate) fn get<T: FromStr<Err: Display>>(&self, name: &str) -> Result<Option<T>, Problem> {
         let read = |text: &String| text.parse().map_err(|error| Problem::invalid(name, error));
         self.0.get(name).map(read).transpose()

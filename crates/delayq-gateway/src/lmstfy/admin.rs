@@ -14,14 +14,13 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use route::{Act, found};
 
-/// A request that passed the account's check.
+/// The account's check has passed.
 struct Ask {
     lmstfy: Lmstfy,
     query: Parameters,
     headers: HeaderMap,
 }
 
-/// Maximum bytes of a body.
 const MAX_BODY: usize = 64 * 1024;
 
 pub(super) async fn answer(lmstfy: &Lmstfy, request: Request) -> Response {
@@ -72,7 +71,6 @@ fn stranger() -> Response {
 // === impl Ask ===
 
 impl Ask {
-    /// The whole body.
     async fn whole(&self, body: Body) -> Result<bytes::Bytes, Refusal> {
         let app = self.lmstfy.pools.values().next().expect("there is the default pool");
         let whole = crate::input::Whole::read(body, &self.headers, app, MAX_BODY).await;

@@ -18,15 +18,13 @@ use delayq::{Target, Topic};
 use serde_json::json;
 use std::time::Duration;
 
-/// The header with the token.
 const TOKEN: &str = "x-token";
 /// How long a body is dropped that nobody reads.
 const UNREAD: Duration = Duration::from_secs(30);
 
-/// A call that passed the checks.
+/// The checks have passed.
 pub(super) struct Ask {
     pub(super) lmstfy: Lmstfy,
-    /// The engine of the pool.
     pub(super) app: App,
     pub(super) pool: String,
     pub(super) call: Call,
@@ -57,7 +55,6 @@ impl Ask {
     }
 }
 
-/// Answers a request.
 pub(super) async fn answer(lmstfy: &Lmstfy, request: Request) -> Response {
     let Some(call) = Call::of(request.method(), request.uri().path()) else {
         return lmstfy.answered("none", *error(404, "api not found"));
@@ -126,7 +123,7 @@ fn pool_and_token(headers: &HeaderMap, query: &Parameters) -> (String, String) {
     (pool.to_owned(), token.to_owned())
 }
 
-/// The record of the token; `None` if nothing is checked.
+/// `None` if nothing is checked.
 async fn authorised(
     lmstfy: &Lmstfy,
     action: &Action,
@@ -148,7 +145,6 @@ async fn authorised(
     Ok(Some(known))
 }
 
-/// The limit of a call.
 struct Throttle {
     key: Key,
     token: String,
@@ -175,7 +171,7 @@ impl Throttle {
         }
     }
 
-    /// The answer of a call within the limit. A call without effect does not count.
+    /// A call without effect does not count.
     async fn answer(self, ask: Ask, body: Body) -> Answer {
         let Self { key, token, side, most, interval } = self;
         let (word, success) = if side == "r" { ("consume", 200) } else { ("produce", 201) };

@@ -3,7 +3,7 @@
 use axum::http::Method;
 use percent_encoding::percent_decode_str;
 
-/// A call on a queue. Ids are of jobs.
+/// Ids are of jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Publish,
@@ -21,7 +21,6 @@ pub(super) enum Action {
     DeleteDead,
 }
 
-/// The target of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) namespace: String,
@@ -51,7 +50,6 @@ impl Action {
         }
     }
 
-    /// True if anybody may ask.
     pub(super) const fn is_public(&self) -> bool {
         matches!(self, Self::Size | Self::DeadSize)
     }
@@ -60,7 +58,7 @@ impl Action {
 // === impl Call ===
 
 impl Call {
-    /// The call of a request; `None`: no call has this method and path.
+    /// `None`: no call has this method and path.
     pub(super) fn of(method: &Method, path: &str) -> Option<Self> {
         let segments = segments(path)?;
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();

@@ -42,7 +42,6 @@ pub struct PoolConfig {
     pub shards: ShardCount,
 }
 
-/// The pool of tokens that name none.
 pub(crate) const DEFAULT_POOL: &str = "default";
 
 fn is_local(listen: &HostPort) -> bool {
@@ -68,12 +67,10 @@ impl LmstfyConfig {
         self.pools.iter().filter(|_| self.enabled).map(of).collect()
     }
 
-    /// True if only programs of this host reach the API.
     pub(super) fn is_local(&self) -> bool {
         is_local(&self.listen)
     }
 
-    /// True if only programs of this host reach the admin API.
     pub(super) fn admin_is_local(&self) -> bool {
         is_local(&self.admin_listen)
     }

@@ -13,7 +13,6 @@ use std::time::Duration;
 
 /// Seconds until a job that is not deleted comes back.
 const TTR: u32 = 120;
-/// The longest lease.
 const MAX_LEASE: Duration = Duration::from_secs(24 * 3600);
 const MAX_COUNT: u64 = 100;
 /// Maximum stored bytes of an answer, which the last job may exceed.

@@ -10,13 +10,10 @@ use std::sync::{Mutex, PoisonError};
 
 /// Maximum series: beyond, new queues are not counted by name.
 const MAX_SERIES: usize = 10_000;
-/// Maximum queues whose sizes are asked for.
 const MAX_QUEUES: usize = 1_000;
 
-/// A counter and its labels.
 type Series = (&'static str, String);
 
-/// The counters of this process.
 #[derive(Default)]
 pub(super) struct Counters(Mutex<BTreeMap<Series, u64>>);
 
@@ -71,7 +68,7 @@ impl Counters {
     }
 }
 
-/// The counters, and the sizes of the queues as they are now.
+/// With the present sizes of the queues.
 pub(super) async fn exposed(lmstfy: &Lmstfy) -> Result<String, delayq::Error> {
     let mut text = String::new();
     lmstfy.counters.write(&mut text);

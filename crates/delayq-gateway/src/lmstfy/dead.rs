@@ -12,7 +12,6 @@ use std::time::Duration;
 
 /// Seconds that a respawned job lives unless asked otherwise.
 const TTL: i64 = 86_400;
-/// Dead letters of a step.
 const A_STEP: u64 = 500;
 
 pub(super) async fn first(ask: &Ask) -> Answer {
@@ -66,7 +65,6 @@ pub(super) async fn delete(ask: &Ask) -> Answer {
     Ok(nothing())
 }
 
-/// The oldest dead letters.
 async fn oldest(ask: &Ask, max: u64) -> Result<Vec<Target>, Refusal> {
     let (topic, state, range) = (ask.topic(), ListState::Dead { newest_first: false }, TimeRange::ALL);
     let max = usize::try_from(max.min(A_STEP)).unwrap_or_default();

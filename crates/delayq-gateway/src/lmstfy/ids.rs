@@ -13,7 +13,6 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
-/// Characters of an id of version 0.
 const LENGTH: usize = 26;
 /// The bit of ids of version 1, which say that the job may have attributes.
 const VERSION_1: u8 = 0x20;
@@ -21,7 +20,6 @@ const VERSION_1: u8 = 0x20;
 /// Tells the ids of a millisecond apart, and puts them in order. Each process starts anywhere.
 static NUMBER: LazyLock<AtomicU32> = LazyLock::new(|| AtomicU32::new(fastrand::u32(..)));
 
-/// A new id in this shard.
 pub(super) fn new_id(shard: ShardId, unix_ms: u64, is_version_1: bool, delay: u32) -> MessageId {
     let number = NUMBER.fetch_add(1, Ordering::Relaxed).to_be_bytes();
     let [high, low] = shard.get().to_be_bytes();
@@ -34,32 +32,31 @@ pub(super) fn new_id(shard: ShardId, unix_ms: u64, is_version_1: bool, delay: u3
     MessageId::from_bytes(&bytes).expect("16 bytes that begin with the time are a generated id")
 }
 
-/// The text of a generated id; `None` for an own id.
+/// `None` for an own id.
 pub(super) fn text(id: &MessageId) -> Option<String> {
     let MessageId::Generated(uuid) = id else { return None };
     let version = if is_version_1(id) { "1" } else { "" };
     Some(format!("{version}{}", encoded(*uuid.as_bytes())))
 }
 
-/// The id of a text; `None` if no generated id has it.
+/// `None` if no generated id has this text.
 pub(super) fn read(given: &str) -> Option<MessageId> {
     let plain = given.get(given.len().checked_sub(LENGTH)?..)?;
     let id = MessageId::from_bytes(&decoded(plain)?)?;
     text(&id).filter(|text| text == given).map(|_| id)
 }
 
-/// True if the job may have attributes.
 pub(super) fn is_version_1(id: &MessageId) -> bool {
     id.shard().is_some() && id.as_bytes()[8] & VERSION_1 > 0
 }
 
-/// The time of an id, in ms since the epoch.
+/// In ms since the epoch.
 pub(super) fn time_of(id: &MessageId) -> Option<u64> {
     id.shard()?;
     Some(id.as_bytes()[..6].iter().fold(0, |time, &byte| time << 8 | u64::from(byte)))
 }
 
-/// Such a text that names no job: for requests and tokens.
+/// Names no job: for requests and tokens.
 pub(super) fn fresh_text(unix_ms: u64) -> String {
     let random = fastrand::u128(..) >> 48;
     encoded((u128::from(unix_ms) << 80 | random).to_be_bytes())

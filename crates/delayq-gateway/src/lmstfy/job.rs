@@ -28,20 +28,18 @@ pub(super) struct Job<'m> {
 // === impl Job ===
 
 impl<'m> Job<'m> {
-    /// A job that was just taken; `job_id` settles it.
+    /// `job_id` settles the job.
     pub(super) fn taken(message: &'m Reservation, job_id: String) -> Self {
         let envelope = &message.envelope;
         let job = Self::of(&message.topic, &message.id, envelope, job_id);
         Self { msg: Some("new job"), remain_tries: left(envelope), ..job }
     }
 
-    /// The head of a queue.
     pub(super) fn first(listed: &'m Listed, envelope: &'m Envelope) -> Self {
         let job = Self::of(&listed.topic, &listed.id, envelope, shown(&listed.id));
         Self { remain_tries: left(envelope), ..job }
     }
 
-    /// A job that was asked for by id.
     pub(super) fn found(listed: &'m Listed, envelope: &'m Envelope) -> Self {
         Self::of(&listed.topic, &listed.id, envelope, shown(&listed.id))
     }
@@ -78,12 +76,12 @@ fn left(envelope: &Envelope) -> u16 {
     envelope.max_attempts.saturating_sub(envelope.attempt)
 }
 
-/// The text of an id: an own id stands for itself.
+/// An own id stands for itself.
 pub(super) fn shown(id: &MessageId) -> String {
     ids::text(id).unwrap_or_else(|| id.to_string())
 }
 
-/// The message of a job's id: one of lmstfy's form, or an own id.
+/// Of lmstfy's form, or an own id.
 pub(super) fn target(job_id: &str) -> Option<Target> {
     let id = ids::read(job_id).map_or_else(|| job_id.parse().ok().filter(is_own), Some)?;
     Some(Target { id, group: None })

@@ -21,12 +21,11 @@ use tokio::time::Instant;
 
 /// How long a gateway remembers a token.
 const REMEMBER: Duration = Duration::from_secs(1);
-/// Maximum tokens that are remembered.
 const MAX_KNOWN: usize = 10_000;
 /// Characters of a token, and of its hash, in the masked form.
 const SHOWN: (usize, usize) = (6, 8);
 
-/// The holder of a token: pool, namespace and hash.
+/// The hash is that of the token.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) pool: String,
@@ -48,14 +47,12 @@ pub(super) struct Limit {
     pub(super) interval: i64,
 }
 
-/// The record of a token.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct TokenNote {
     pub(super) description: String,
     pub(super) shown: String,
 }
 
-/// The record of a limit.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct LimitNote {
     #[serde(flatten)]
@@ -63,7 +60,6 @@ pub(super) struct LimitNote {
     pub(super) shown: String,
 }
 
-/// A token as a gateway remembers it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     at: Instant,
@@ -71,7 +67,6 @@ pub(super) struct Known {
     pub(super) limit: Option<Limit>,
 }
 
-/// The tokens of all pools, kept by the deployment of the gateway.
 pub(super) struct Keys {
     admin: Admin,
     known: Mutex<HashMap<Key, Known>>,
@@ -112,7 +107,6 @@ impl Keys {
         Self { admin, known: Mutex::default() }
     }
 
-    /// Reads or remembers a token.
     pub(super) async fn known(&self, key: &Key) -> Result<Known, Error> {
         if let Some(known) = self.remembered(key) {
             return Ok(known);
@@ -140,7 +134,7 @@ impl Keys {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
-    /// Counts a call. Returns false if it is beyond `most`.
+    /// False if the call is beyond `most`.
     pub(super) async fn allows(
         &self,
         key: &Key,
@@ -152,20 +146,19 @@ impl Keys {
         Ok(i64::try_from(count).is_ok_and(|count| count <= most))
     }
 
-    /// Takes a counted call back.
+    /// Takes back a call that [`Self::allows`] counted.
     pub(super) async fn take_back(&self, key: &Key, side: &str, interval: i64) {
         if let Err(error) = self.admin.take_back_call(&key.window(side), seconds(interval)).await {
             tracing::debug!(%error, "a call without effect stays counted");
         }
     }
 
-    /// Adds a token. Returns false if it exists.
+    /// False if the token exists.
     pub(super) async fn add(&self, key: &Key, token: &str, description: &str) -> Result<bool, Error> {
         let note = TokenNote { description: description.to_owned(), shown: masked(token) };
         self.admin.new_note(&key.named("token"), &text(&note)).await
     }
 
-    /// Deletes a token with its limit.
     pub(super) async fn delete(&self, key: &Key) -> Result<(), Error> {
         let names = [key.named("token"), key.named("limit"), key.window("r"), key.window("w")];
         self.admin.delete_notes(&names).await?;
@@ -173,7 +166,6 @@ impl Keys {
         Ok(())
     }
 
-    /// The tokens of a namespace.
     pub(super) async fn tokens(&self, pool: &str, namespace: &str) -> Result<Vec<TokenNote>, Error> {
         let notes = self.notes::<TokenNote>("token").await?;
         let of_it = |key: &Key| key.pool == pool && key.namespace == namespace;
@@ -185,7 +177,7 @@ impl Keys {
         Ok(note.and_then(|text| read::<LimitNote>(&text)).map(|note| note.limit))
     }
 
-    /// Sets a limit. Returns false if there is one and it may not be replaced.
+    /// False if there is a limit that may not be replaced.
     pub(super) async fn set_limit(
         &self,
         key: &Key,
@@ -231,7 +223,6 @@ impl Keys {
     }
 }
 
-/// A new token.
 pub(super) fn fresh() -> String {
     ids::fresh_text(host_now().get())
 }
@@ -249,7 +240,7 @@ fn text(note: &impl Serialize) -> String {
     serde_json::to_string(note).expect("a note is made of texts and numbers")
 }
 
-/// The pool and the token of `POOL:TOKEN`; without a pool, the default one.
+/// Without a pool, the default one.
 pub(super) fn split(given: &str) -> (&str, &str) {
     match given.split_once(':') {
         Some(("", token)) => (DEFAULT_POOL, token),

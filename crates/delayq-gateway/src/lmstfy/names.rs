@@ -6,10 +6,7 @@ use delayq::Topic;
 /// Maximum bytes of a name in lmstfy.
 const MAX_NAME: usize = 255;
 
-/// The topic of a queue.
-///
-/// # Errors
-/// The answer to a name that lmstfy refuses, or that no topic can have.
+/// The error is the answer to a name that lmstfy refuses, or that no topic can have.
 pub(super) fn topic(namespace: &str, queue: &str) -> Result<Topic, Refusal> {
     let too_long = || reply::error(400, "namespace or queue name too long");
     if namespace.len() > MAX_NAME || queue.len() > MAX_NAME {
@@ -22,7 +19,7 @@ pub(super) fn topic(namespace: &str, queue: &str) -> Result<Topic, Refusal> {
     any_topic(namespace, queue).ok_or_else(too_long)
 }
 
-/// The topics of a list of queues, in the order of the list; names that no topic can have are left out.
+/// In the order of the list; names that no topic can have are left out.
 pub(super) fn topics(namespace: &str, queues: &str) -> Result<Vec<Topic>, Refusal> {
     check_namespace(namespace)?;
     if queues.is_empty() || !queues.split(',').all(|queue| queue.is_empty() || is_name(queue)) {
@@ -39,7 +36,7 @@ pub(super) fn check_namespace(namespace: &str) -> Result<(), Refusal> {
     Err(reply::error(400, "namespace name contains forbidden characters"))
 }
 
-/// The namespace and the queue of a topic; `None` if no queue has it.
+/// `None` if no queue has the topic.
 pub(super) fn parts(topic: &Topic) -> Option<(&str, &str)> {
     let (namespace, queue) = topic.as_str().split_once('/')?;
     (is_name(namespace) && is_name(queue)).then_some((namespace, queue))

@@ -3,7 +3,7 @@
 use super::reply::{self, Refusal};
 use percent_encoding::percent_decode_str;
 
-/// The parameters in the order of the request.
+/// In the order of the request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Parameters(Vec<(String, String)>);
 
@@ -20,7 +20,6 @@ impl Parameters {
         Self(text.split('&').filter(|text| !text.is_empty()).map(pair).collect())
     }
 
-    /// Appends further parameters.
     pub(super) fn and(mut self, other: Self) -> Self {
         self.0.extend(other.0);
         self
@@ -30,7 +29,7 @@ impl Parameters {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// A number without a sign; `default` only if the parameter is absent.
+    /// Without a sign; `default` only if the parameter is absent.
     pub(super) fn number(&self, name: &str, default: u32) -> Result<u32, Refusal> {
         let Some(text) = self.text(name) else { return Ok(default) };
         // Rust's parser takes a plus sign.
@@ -39,7 +38,7 @@ impl Parameters {
         number.ok_or_else(|| reply::error(400, &format!("invalid {name}")))
     }
 
-    /// A number with or without a sign, of at least `least`.
+    /// With or without a sign, at least `least`.
     pub(super) fn signed(&self, name: &str, default: i64, least: i64) -> Result<u64, Refusal> {
         let number = self.text(name).map_or(Ok(default), str::parse).ok().filter(|&number| number >= least);
         let number = number.and_then(|number| u64::try_from(number).ok());

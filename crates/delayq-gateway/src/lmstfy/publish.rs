@@ -19,11 +19,8 @@ use std::time::Duration;
 /// Seconds that a job lives unless asked otherwise.
 const TTL: u32 = 86_400;
 const TRIES: u32 = 1;
-/// Maximum bytes of a job.
 const MAX_JOB: usize = 1024 * 1024;
-/// Maximum jobs of a request.
 const MAX_JOBS: usize = 64;
-/// Maximum bytes of a request with many jobs.
 const MAX_BULK: usize = 16 * 1024 * 1024;
 const MAX_ATTRIBUTES: usize = 16;
 /// Maximum bytes of an attribute's name, and of its value.
@@ -37,16 +34,14 @@ const MIN_LIFE: u64 = 1;
 /// Tries of an id: another process may have given the same one to another job in the same millisecond.
 const TRIES_OF_AN_ID: usize = 5;
 
-/// The terms of the jobs of a request.
 struct Terms {
     delay: u32,
     ttl: u32,
     tries: u16,
-    /// The jobs may have attributes.
     is_version_1: bool,
 }
 
-/// The attributes; `None`: the job has version 0.
+/// `None`: the job has version 0.
 type Attributes = Option<Vec<(String, String)>>;
 
 // === impl Terms ===
@@ -66,7 +61,6 @@ impl Terms {
         Ok(Self { delay, ttl, tries, is_version_1: is_version_1(&ask.headers) })
     }
 
-    /// The end of a job that is put now.
     fn expires(&self, now: u64) -> Option<UnixMillis> {
         let life = u64::from(self.ttl).max(u64::from(self.delay) + MIN_LIFE);
         (self.ttl > 0).then(|| UnixMillis::new(now + life * 1000))
@@ -126,7 +120,7 @@ pub(super) async fn many(ask: &Ask, body: Body) -> Answer {
     Ok(said(201, &json!({ "job_ids": ids, "msg": "published" })))
 }
 
-/// The jobs of a request: the text of each element.
+/// The text of each element.
 fn jobs(bytes: &[u8]) -> Result<Vec<&RawValue>, Refusal> {
     let jobs: Vec<&RawValue> = serde_json::from_slice(bytes)
         .map_err(|_| error(400, "request body should be an array of objects"))?;
@@ -188,7 +182,7 @@ fn is_version_1(headers: &HeaderMap) -> bool {
     version.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"yes"))
 }
 
-/// The attributes of a request that asks for version 1.
+/// Only of a request that asks for version 1.
 fn attributes(headers: &HeaderMap) -> Result<Attributes, Refusal> {
     if !is_version_1(headers) {
         return Ok(None);
@@ -210,7 +204,7 @@ fn attributes(headers: &HeaderMap) -> Result<Attributes, Refusal> {
     Ok(Some(attributes))
 }
 
-/// The start of a text, at a boundary of a character.
+/// At a boundary of a character.
 fn cut(text: &str, max: usize) -> String {
     let mut end = max.min(text.len());
     while !text.is_char_boundary(end) {

@@ -8,21 +8,18 @@ use serde_json::ser::{PrettyFormatter, Serializer};
 use serde_json::{Value, json};
 use std::fmt::Display;
 
-/// The type of JSON.
 pub(super) const JSON: &str = "application/json; charset=utf-8";
 
-/// An answer, or a refusal.
 pub(super) type Answer = Result<Response, Refusal>;
 
 /// Boxed, because an answer is large for an error.
 pub(super) type Refusal = Box<Response>;
 
-/// JSON on one line.
+/// On one line.
 pub(super) fn said(status: u16, value: &impl Serialize) -> Response {
     typed(status, JSON, text(value))
 }
 
-/// JSON with indented lines.
 pub(super) fn indented(status: u16, value: &Value) -> Response {
     typed(status, JSON, indented_text(value))
 }
@@ -43,7 +40,7 @@ pub(super) fn empty(status: u16) -> Response {
     answer(status, Body::empty())
 }
 
-/// A failure of Redis, whose reason is only logged.
+/// The reason is only logged.
 pub(super) fn internal(why: impl Display) -> Refusal {
     tracing::warn!(%why, "lmstfy's API answers 500");
     error(500, "internal error")

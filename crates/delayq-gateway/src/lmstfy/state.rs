@@ -13,24 +13,22 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// The state that all calls share. Cheap to clone.
+/// Clones share the state.
 #[derive(Clone)]
 pub(super) struct Lmstfy(Arc<Parts>);
 
 pub(super) struct Parts {
-    /// The engine of each pool.
     pub(super) pools: BTreeMap<String, App>,
     pub(super) keys: Keys,
     pub(super) checks_tokens: bool,
     pub(super) accounts: Accounts,
     pub(super) counters: Counters,
     pub(super) logs_access: AtomicBool,
-    /// Only programs of this host reach the API, and the admin API.
     pub(super) is_local: bool,
     pub(super) admin_is_local: bool,
 }
 
-/// Users of the admin API, with the hash of the password.
+/// Users of the admin API, with hashes of passwords.
 #[derive(Default)]
 pub(super) struct Accounts(pub(super) HashMap<String, [u8; 32]>);
 
@@ -64,7 +62,6 @@ impl Accounts {
     }
 }
 
-/// The user and the password of a request.
 fn named(headers: &HeaderMap) -> Option<(String, String)> {
     let (scheme, given) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     let given = STANDARD.decode(given.trim()).ok().filter(|_| scheme.eq_ignore_ascii_case("basic"))?;

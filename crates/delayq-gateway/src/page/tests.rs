@@ -1,4 +1,4 @@
-//! The files of the page: each embedded, small together, lit-html unchanged, no text outside of the table of texts.
+//! The files of the page: all embedded, small together, lit-html unchanged, no text outside of the table of texts.
 
 use super::FILES;
 use base64::Engine as _;
@@ -12,7 +12,6 @@ use std::process::{Command, Stdio};
 /// The SHA-512 of lit-html 3.3.3's `lit-html.js` in the npm registry.
 const LIT_HTML: &str =
     "Ps1YVHCHHjY4/EJelORTqhvUxLDIj+1JtJ+WdGNmaLQkxGRiS8j18AjeI026mh3hcT3oF4D46pzRyx43ODiG5g==";
-/// Maximum bytes of all files, compressed.
 const MAX_GZIP: usize = 60_000;
 
 fn text(name: &str) -> &'static str {
@@ -105,7 +104,7 @@ fn every_text_is_used_and_every_used_text_exists() {
         let key = code[at + 3..].split('\'').next().unwrap();
         assert!(known.contains(key), "texts.js lacks {key}");
     }
-    // Keys that are put together: `state_${state}`.
+    // Composed keys: `state_${state}`.
     let stems =
         code.match_indices('`').filter_map(|(at, _)| code[at + 1..].split_once("${").map(|(stem, _)| stem));
     let is_stem =
@@ -117,7 +116,7 @@ fn every_text_is_used_and_every_used_text_exists() {
     }
 }
 
-/// The template literals of a file, without the expressions inside.
+/// Without the expressions inside.
 fn markup(code: &str) -> String {
     let (mut depth, mut inside, mut markup) = (Vec::new(), false, String::new());
     let mut rest = code.chars().peekable();

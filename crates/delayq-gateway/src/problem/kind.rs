@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 
-/// A kind of refusal. A code never changes its meaning.
+/// A code never changes its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Malformed,
@@ -32,7 +32,7 @@ pub(crate) enum Kind {
 // === impl Kind ===
 
 impl Kind {
-    /// Every kind, in the order of codes.
+    /// In the order of codes.
     pub(crate) const ALL: [Self; 22] = [
         Self::Malformed,
         Self::NoToken,
@@ -58,7 +58,6 @@ impl Kind {
         Self::NoRight,
     ];
 
-    /// Code, status and title.
     const fn row(self) -> (&'static str, u16, &'static str) {
         match self {
             Self::Malformed => ("DQ-G101", 400, "the request is malformed"),

@@ -18,7 +18,6 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Maximum calls of one request at the same time.
 const AT_ONCE: usize = 16;
 
 #[derive(Deserialize)]
@@ -60,7 +59,7 @@ struct ToGet {
 
 type Answered = Result<Value, Problem>;
 
-/// The changes of each topic, with the places in the request.
+/// With places in the request.
 type ByTopic<T> = BTreeMap<Topic, Vec<(usize, T)>>;
 
 pub(super) async fn cancel(State(app): State<App>, ask: Ask) -> Answer {

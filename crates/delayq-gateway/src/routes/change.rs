@@ -14,10 +14,8 @@ use serde::Deserialize;
 use serde_json::{Value, json as value};
 use std::time::Duration;
 
-/// The outcome of a change, with the status.
 type Changed = Result<(StatusCode, Value), Problem>;
 
-/// A new due time.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewDue {
@@ -29,7 +27,6 @@ pub(super) struct NewDue {
     expected_due: Option<Value>,
 }
 
-/// Another life of a dead letter.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewLife {
@@ -108,7 +105,6 @@ pub(super) fn rescheduled(topic: &Topic, target: &Target, outcome: &RescheduleOu
     }
 }
 
-/// Gives a dead letter another life.
 pub(super) async fn replayed(app: &App, topic: &Topic, target: &Target, life: &NewLife) -> Changed {
     let delay = life.delay.map_or(Duration::ZERO, |delay| *delay);
     let replayed = app.admin.replay_ids(topic, std::slice::from_ref(target), delay).await?;
@@ -125,7 +121,7 @@ pub(super) async fn replayed(app: &App, topic: &Topic, target: &Target, life: &N
     Err(Problem::outcome(Kind::Conflict, value!({ "id": target.id, "outcome": "not dead", "state": state })))
 }
 
-/// A time as a string, or as milliseconds.
+/// A string, or milliseconds.
 fn time(pointer: &str, text: &Value, past_ok: bool) -> Result<Due, Problem> {
     let text = text.as_str().map_or_else(|| text.to_string(), str::to_owned);
     when(pointer, &text)?.due(past_ok).map_err(|why| Problem::invalid(pointer, why))

@@ -10,7 +10,6 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::json as value;
 
-/// Longest token of a shift.
 const MAX_TOKEN: usize = 128;
 
 #[derive(Deserialize)]

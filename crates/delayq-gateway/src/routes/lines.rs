@@ -23,24 +23,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::mpsc;
 
-/// Maximum lines of a call.
 const MAX_BATCH: usize = 500;
-/// Maximum calls in flight.
 const MAX_CALLS: usize = 4;
 /// Maximum bytes of answers that the client has not taken.
 const MAX_UNREAD: usize = 1024 * 1024;
 
-/// The number of a line, and the message or the fault.
+/// The number of the line.
 type Numbered = (u64, Result<Message, Problem>);
 
-/// The answers on their way to the client.
 struct Answers {
     sender: mpsc::UnboundedSender<Bytes>,
     unread: Arc<AtomicUsize>,
     outcomes: BTreeMap<&'static str, u64>,
 }
 
-/// The incoming lines.
 struct Coming {
     lines: Lines,
     number: u64,
@@ -161,7 +157,6 @@ impl Answers {
         }
     }
 
-    /// The closing line.
     fn close(self, lines: u64, problem: Option<Problem>) {
         let mut value = problem.map_or_else(|| json!({}), |problem| problem.item());
         value["lines"] = lines.into();

@@ -12,9 +12,7 @@ use delayq::{Topic, UnixMillis};
 use delayq_service::when::moment;
 use serde_json::{Value, json as value};
 
-/// Messages of a page without `limit`.
 const DEFAULT_LIMIT: usize = 50;
-/// Maximum messages of a page.
 const MAX_LIMIT: usize = 500;
 
 pub(super) async fn of_topic(State(app): State<App>, ask: Ask) -> Answer {
@@ -46,7 +44,7 @@ pub(super) fn limit(query: &Query, default: usize) -> Result<usize, Problem> {
     }
 }
 
-/// The range of times, both ends included.
+/// Both ends included.
 pub(super) fn range(query: &Query) -> Result<TimeRange, Problem> {
     let end = |name: &str, default: UnixMillis| match query.text(name) {
         Some(text) => moment(text).map_err(|why| Problem::invalid(name, why)),

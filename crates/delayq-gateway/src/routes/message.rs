@@ -19,7 +19,6 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::str::FromStr;
 
-/// The form of a payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Payload {
     /// Only the size.
@@ -58,7 +57,6 @@ impl Payload {
         }
     }
 
-    /// The message as JSON.
     pub(super) fn shown(self, listed: &Listed) -> Value {
         let mut value = json_of(listed, self == Self::Text);
         if let (Self::Base64, Ok(envelope)) = (self, &listed.envelope)

@@ -13,7 +13,7 @@ use delayq_service::policy_text::policy_of;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Settings by name; null: the default.
+/// A null stands for the default.
 type Settings = BTreeMap<String, Value>;
 
 pub(super) async fn get(State(app): State<App>, ask: Ask) -> Answer {
@@ -38,7 +38,7 @@ async fn shown(app: &App, topic: &Topic) -> Answer {
     Ok(json(StatusCode::OK, &json_of(&app.admin.policy(topic).await?)))
 }
 
-/// The settings with a value, and those that are null.
+/// The second value has the settings that are null.
 fn read(settings: &Settings) -> Result<(Policy, Vec<PolicySetting>), Problem> {
     let (mut set, mut reset) = (BTreeMap::new(), Vec::new());
     for (name, value) in settings {

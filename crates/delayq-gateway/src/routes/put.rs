@@ -26,7 +26,6 @@ const DESCRIBING: [&str; 6] = [
     "delayq-replace",
 ];
 
-/// The characters that a segment of a path has to encode.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 pub(super) async fn under_id(State(app): State<App>, ask: Ask) -> Answer {
@@ -67,7 +66,6 @@ pub(super) async fn posted(State(app): State<App>, ask: Ask) -> Answer {
     }
 }
 
-/// The answer to a put.
 fn answer(topic: &Topic, put: &Put) -> Answer {
     let value = json_of(&put.reference, &put.outcome);
     let status = match put.outcome {
@@ -85,7 +83,6 @@ fn answer(topic: &Topic, put: &Put) -> Answer {
     Ok(response)
 }
 
-/// The path of a message.
 fn place(topic: &Topic, put: &Put) -> String {
     let encoded = |text: &str| utf8_percent_encode(text, SEGMENT).to_string();
     let (topic, id) = (encoded(topic.as_str()), encoded(&put.reference.id.to_string()));
@@ -93,7 +90,7 @@ fn place(topic: &Topic, put: &Put) -> String {
     format!("/v1/topics/{topic}/messages/{id}{}", group.unwrap_or_default())
 }
 
-/// The message of a request; the id may be missing.
+/// The id may be missing.
 async fn read(app: &App, ask: Ask) -> Result<Message, Problem> {
     let (topic, past_ok, form) = (ask.topic()?, ask.past_ok()?, ask.form());
     let tried = ask.header(TRIED)?.map(|text| moment(TRIED, text, past_ok)).transpose()?;
@@ -131,7 +128,7 @@ fn json_message(body: &[u8], topic: &Topic, past_ok: bool) -> Result<Message, Pr
     Ok(message)
 }
 
-/// A message without its payload, by the headers of the request.
+/// Without the payload, by the headers of the request.
 fn describe(ask: &Ask, topic: Topic, past_ok: bool) -> Result<Message, Problem> {
     let mut message = Message::new(topic, "");
     message.any_time = past_ok;

@@ -34,13 +34,12 @@ enum Action {
     Extend,
 }
 
-/// The settlements by kind, with the places in the request.
+/// With places in the request.
 #[derive(Default)]
 struct Sorted {
     ack: Vec<(usize, Receipt)>,
     release: Vec<(usize, Release)>,
     bury: Vec<(usize, (Receipt, String))>,
-    /// With the new lease.
     extend: Vec<(usize, (Receipt, Option<Duration>))>,
 }
 

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::{fmt, io};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Something that an answer carries. Dropping a parcel that was not sent gives the contents back.
+/// Dropping a parcel that was not sent gives the contents back.
 pub(crate) trait Parcel: Send {
     /// The socket has taken all of the answer.
     fn sent(self: Box<Self>);
@@ -28,7 +28,7 @@ pub(super) struct Reporting<C> {
 // === impl Outgoing ===
 
 impl Outgoing {
-    /// The answer with this parcel was handed to hyper.
+    /// hyper has the answer with this parcel.
     pub(crate) fn push(&self, parcel: Box<dyn Parcel>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(parcel);
     }

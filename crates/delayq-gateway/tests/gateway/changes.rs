@@ -10,7 +10,6 @@ fn far(id: &str) -> Message {
     Message::new(topic("orders"), "x").at(UnixMillis::new(FAR)).id(id).unwrap()
 }
 
-/// Makes a dead letter of a ready message.
 async fn bury(stage: &Stage, id: &str) {
     stage.deployment.put([Message::new(topic("dead"), "x").id(id).unwrap()]).await;
     let taken =

@@ -1,4 +1,4 @@
-//! The guide's commands, as a reader pastes them.
+//! The guide's commands, pasted as a reader does.
 
 use super::stage::Stage;
 use delayq_tests::deadline::LONG;

@@ -1,4 +1,4 @@
-//! Clients that are slow, hostile, or too many: each limit of the guide.
+//! Slow, hostile or too many clients: each limit of the guide.
 
 use super::stage::{Stage, read_to_end, topic};
 use delayq::Message;
@@ -66,7 +66,6 @@ async fn heads_and_bodies_that_are_too_large_are_refused() {
             "{answer}"
         );
     }
-    // Announced, and not sent.
     let head = "PUT /v1/topics/t/messages/a HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 10000000\r\n\r\n";
     let answer = stage.gateway.raw(head.as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
@@ -129,7 +128,7 @@ async fn connections_beyond_the_limit_are_refused_and_make_room_when_they_end() 
 async fn bodies_beyond_the_room_are_refused_until_another_has_ended() {
     let stage = Stage::start("max_bytes = \"4MiB\"\n").await;
     let mut holder = stage.gateway.connect().await;
-    // Lines take the room of two of the largest.
+    // A request of lines takes the room of two of the largest bodies.
     let head = "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-ndjson\r\n\
                 Content-Length: 100\r\n\r\n";
     holder.write_all(head.as_bytes()).await.unwrap();

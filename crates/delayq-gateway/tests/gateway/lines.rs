@@ -1,4 +1,4 @@
-//! Putting a message a line.
+//! Putting one message a line.
 
 use super::stage::{Stage, topic};
 use delayq_tests::deadline::{LONG, SHORT, within};
@@ -71,8 +71,8 @@ async fn a_client_that_reads_no_answers_is_told_so_once_a_mebibyte_waits() {
     let head = "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-ndjson\r\n\
                 Transfer-Encoding: chunked\r\n\r\n";
     writer.write_all(head.as_bytes()).await.unwrap();
-    // Refused lines have answers too. Once all but what the buffers of both sockets hold was read, the answers are more than
-    // those and a mebibyte hold.
+    // Refused lines have answers too. The gateway has read all lines but the content of both sockets'
+    // buffers; the answers exceed those buffers and a mebibyte.
     let lines = format!("{:99}\n", "rubbish").repeat(1_000);
     let chunk = format!("{:x}\r\n{lines}\r\n", lines.len());
     for _ in 0..400 {

@@ -1,4 +1,4 @@
-//! The page: its files, its sessions, what it asks of the API, and what a browser shows.
+//! The page: its files, its sessions, its calls of the API, and its look in a browser.
 
 mod browser;
 mod files;

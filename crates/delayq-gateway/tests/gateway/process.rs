@@ -1,4 +1,4 @@
-//! The process: tokens, Redis that comes and goes, its end.
+//! The process: tokens, a Redis that comes and goes, the end.
 
 use super::stage::{Answer, Running, Stage};
 use delayq_service::Exit;

@@ -1,4 +1,4 @@
-//! Reserving by long poll: no message is leased to nobody.
+//! Reserving by long poll: no message is leased without a reader.
 
 use super::stage::{Stage, read_to_end, topic};
 use delayq::admin::Numbers;
@@ -24,7 +24,6 @@ async fn numbers(stage: &Stage) -> Numbers {
     stage.deployment.admin.count(&topic("mails")).await.unwrap()
 }
 
-/// The attempts of a message that have counted.
 async fn attempts(stage: &Stage, id: &str) -> (u16, u32) {
     let target = Target { id: id.parse().unwrap(), group: None };
     let found = stage.deployment.admin.get(&topic("mails"), &target).await.unwrap().unwrap();
@@ -113,7 +112,6 @@ async fn many_waiting_reserves_get_one_message_each() {
     assert_eq!((ids.len(), numbers(&stage).await.leased), (20, 20));
 }
 
-/// How a client ends.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Fin,
@@ -147,7 +145,7 @@ async fn a_message_for_a_client_that_is_gone_goes_to_the_next_with_its_attempt_k
             let body = poll("60s").to_string();
             let mut bytes = stage.gateway.bytes("POST /v1/reserve", &body);
             if pipelines {
-                // hyper does not look for the end of a connection behind a request that waits to be read.
+                // hyper does not notice the end of a connection behind an unread request.
                 bytes.extend(stage.gateway.bytes("POST /v1/reserve", &body));
             }
             stream.write_all(&bytes).await.unwrap();
@@ -169,7 +167,7 @@ async fn a_message_for_a_client_that_is_gone_goes_to_the_next_with_its_attempt_k
 async fn messages_on_their_way_to_clients_that_end_are_leased_by_nobody() {
     let stage = Stage::start("").await;
     let body = poll("60s").to_string();
-    // Clients end at the moment at which their messages arrive.
+    // Clients end at the moment of their messages' arrival.
     for round in 0..20 {
         let mut streams = Vec::new();
         for _ in 0..5 {
@@ -185,7 +183,7 @@ async fn messages_on_their_way_to_clients_that_end_are_leased_by_nobody() {
         };
         tokio::join!(put, end);
     }
-    // What the socket had taken stays leased; all else is ready with its attempt kept.
+    // Messages in the socket's buffers stay leased; all others are ready with their attempts intact.
     let mut seen = 0;
     loop {
         let taken = stage

@@ -11,18 +11,17 @@ use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpSocket, TcpStream};
 
-/// Messages whose answer is more than the buffers of both sockets hold.
+/// Messages whose answer exceeds the buffers of both sockets.
 const MANY: u64 = 40;
 
-/// A client that reserved all messages of a topic, and reads nothing.
 struct Unread {
     stream: TcpStream,
     topic: Topic,
 }
 
 impl Unread {
-    /// Puts the messages into shards of this node, and reserves all together. A slow Redis may cut a reserve short: then the
-    /// next topic is tried.
+    /// Puts messages into shards of this node, and reserves all together. A slow Redis may cut a reserve
+    /// short: then the next topic is tried.
     async fn of(
         gateway: &Running,
         nodes: &RedisNodes,
@@ -38,7 +37,7 @@ impl Unread {
                 assert!(put.unwrap().outcome.is_accepted());
             }
             let stream = reserving(gateway, &topic).await;
-            // The answer has begun, so all of its messages are leased. A socket with unread bytes is reset when it is closed.
+            // The answer has begun, so all of its messages are leased. A close with unread bytes resets the socket.
             within("the answer", SHORT, stream.peek(&mut [0])).await.unwrap();
             if admin.count(&topic).await.unwrap().leased == MANY {
                 return Self { stream, topic };
@@ -63,7 +62,6 @@ async fn given_back(gateway: &Running) -> u64 {
     line.unwrap().parse().unwrap()
 }
 
-/// A group whose messages are in a shard of this range.
 fn group_in(shards: &std::ops::Range<u16>, count: u16) -> Group {
     let count = ShardCount::new(count).unwrap();
     let names = (0..).map(|n| Group::new(format!("g{n}")).unwrap());
@@ -80,7 +78,7 @@ async fn a_redis_that_is_away_keeps_no_message_of_another_from_going_back() {
     let gateway = Running::start(&folder, &sections, "").await;
     let away = Unread::of(&gateway, &nodes, 0, &admin, &producer).await;
     let here = Unread::of(&gateway, &nodes, 1, &admin, &producer).await;
-    // What a reserve found beyond its bytes went back already.
+    // Messages beyond the bytes of a reserve went back already.
     let before = given_back(&gateway).await;
     nodes.servers[0].freeze();
     drop(away.stream);

@@ -17,14 +17,12 @@ use tokio::net::TcpStream;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_delayq-gateway");
 
-/// A deployment with a gateway.
 pub(crate) struct Stage<S = SharedRedis> {
     pub(crate) deployment: Deployment<S>,
     pub(crate) folder: Folder,
     pub(crate) gateway: Running,
 }
 
-/// A gateway under way.
 pub(crate) struct Running {
     pub(crate) process: Process,
     pub(crate) address: String,
@@ -32,7 +30,6 @@ pub(crate) struct Running {
     client: Client,
 }
 
-/// An answer, read to its end.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -43,14 +40,12 @@ pub(crate) struct Answer {
 // === impl Stage ===
 
 impl Stage {
-    /// A gateway with these further settings, on a Redis that no test breaks.
     pub(crate) async fn start(settings: &str) -> Self {
         Self::on(RedisServer::start().await, settings).await
     }
 }
 
 impl Stage<RedisServer> {
-    /// The same on a Redis of its own.
     pub(crate) async fn private(settings: &str) -> Self {
         Self::on(RedisServer::private().await, settings).await
     }
@@ -64,17 +59,14 @@ impl<S: Borrow<SharedRedis>> Stage<S> {
         Self { deployment, folder, gateway }
     }
 
-    /// Another gateway of the same deployment.
     pub(crate) async fn another(&self) -> Running {
         self.another_with("").await
     }
 
-    /// The same with these further settings.
     pub(crate) async fn another_with(&self, settings: &str) -> Running {
         Running::start(&self.folder, &self.deployment.sections(), settings).await
     }
 
-    /// A timer of the deployment, until dropped.
     pub(crate) fn timer(&self) -> Process {
         let config = self.folder.join("timer.toml");
         let rest = "[etcd]\nenabled = false\n[admin]\nlisten = \"\"\n";
@@ -103,7 +95,6 @@ impl Running {
         Self { process, address, endpoint, client: Client::new() }
     }
 
-    /// Waits until this many reserves wait.
     pub(crate) async fn has_polls(&self, count: usize) {
         let line = format!("delayq_gateway_polls {count}\n");
         let holds = async || self.endpoint.get("/metrics").await.1.contains(&line);
@@ -139,14 +130,12 @@ impl Running {
         TcpStream::connect(&self.address).await.unwrap()
     }
 
-    /// Sends these bytes, and returns all that is answered until the gateway closes.
     pub(crate) async fn raw(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect().await;
         stream.write_all(bytes).await.unwrap();
         read_to_end(&mut stream).await
     }
 
-    /// The head and the body of a JSON request as bytes.
     pub(crate) fn bytes(&self, line: &str, body: &str) -> Vec<u8> {
         let length = body.len();
         let head = format!(
@@ -157,7 +146,6 @@ impl Running {
     }
 }
 
-/// What is answered until the gateway closes, or resets, the connection.
 pub(crate) async fn read_to_end(stream: &mut TcpStream) -> String {
     let mut answer = Vec::new();
     let _ = within("the end of the connection", SHORT, stream.read_to_end(&mut answer)).await;
@@ -181,7 +169,6 @@ impl Answer {
         self.text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// The JSON of an answer with this status.
     pub(crate) fn with(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{self:?}");
         if self.text.is_empty() { Value::Null } else { self.json() }

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 
 const ALONE: &str = "[etcd]\nenabled = false\n";
 
-/// The checks on this part that are not good: verdict, finding, advice and runbook.
 fn wrong(status: &Value, what: &str) -> Vec<[String; 4]> {
     let text = |check: &Value, key: &str| check[key].as_str().unwrap_or_default().to_owned();
     let checks = status["checks"].as_array().unwrap().iter();
@@ -102,7 +101,7 @@ async fn one_look_serves_all_requests_of_a_while_and_outlives_the_one_that_began
     let looked =
         async || stage.gateway.get("/v1/status").await.with(200)["age_ms"].as_u64().unwrap() < ages[0];
     wait_until("the next look", SHORT, looked).await;
-    // A frozen Redis: the look outlasts a short deadline, and the next request gets its answer.
+    // With a frozen Redis, the look outlasts a short deadline, and the next request gets its answer.
     stage.deployment.server.freeze();
     let silent = async || {
         let request =

@@ -3,7 +3,6 @@
 use super::Check;
 use super::judgement::Judgement::{self, Bad, Warning};
 
-/// The start of a page's address.
 const DOCS: &str = "https://github.com/delayq/delayq/blob/main/docs/";
 
 /// A cause of trouble.
@@ -44,7 +43,6 @@ impl Cause {
         if self.alarms { check } else { check.quiet() }
     }
 
-    /// The cause with the verdict of a threshold.
     pub(super) fn judged(&self, verdict: Judgement, found: impl Into<String>) -> Check {
         match verdict {
             Judgement::Good => Check::good(self.what, found),
@@ -75,7 +73,6 @@ const NEEDS: &str = "operations.md#what-delayq-needs";
 const FAILOVER: &str = "operations/durability.md#what-a-failover-can-lose";
 const MOVING: &str = "operations/reshaping.md#moving-shards-to-a-new-node";
 
-/// The start of a timer.
 const START: &str = "start a timer: delayq-timer --config FILE, or delayq up for everything on one machine";
 const CONSUME: &str = "start a worker, or a forwarder with a route for it; if one runs, see its log and delayq topic show TOPIC";
 

@@ -29,7 +29,6 @@ impl Default for Limits {
     }
 }
 
-/// The verdict on a value.
 pub(super) fn verdict(value: f64, (warn, crit): Pair) -> Judgement {
     let reached = |limit: Option<f64>| limit.is_some_and(|limit| value >= limit);
     match (reached(warn), reached(crit)) {

@@ -35,7 +35,6 @@ pub(super) fn judge(look: &Look, servers: &Result<Servers, Error>) -> Vec<Check>
     checks
 }
 
-/// A node, or all of Redis, is unusable.
 fn unusable(error: &Error) -> Check {
     let cause = match error {
         Error::Unfit(_) => &REDIS_UNFIT,
@@ -55,7 +54,7 @@ fn single(address: &str, facts: &ServerFacts, sentinels: &[(String, Vec<Sentinel
     checks
 }
 
-/// The nodes of a cluster that answer, and the spread of the shards; `all`: every node answers.
+/// `all`: every node answers.
 fn cluster(address: &str, nodes: &[&NodeFacts], all: bool) -> Vec<Check> {
     let (masters, version) = (nodes.len(), &nodes[0].facts.version);
     let kind = match all {

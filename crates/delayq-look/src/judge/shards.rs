@@ -32,7 +32,7 @@ pub(super) fn judge(look: &Look, shards: &Shards) -> Vec<Check> {
     [deployment].into_iter().chain(more).collect()
 }
 
-/// The shards whose data was found to be older within the last day, with the bound of the loss.
+/// Within the last day, with the bound of the loss.
 fn older(shards: &Shards) -> Option<Check> {
     let is_recent = |shard: &Shard, older: &Older| shard.overview.now.millis().since(older.noticed) < TOLD;
     let found = shards
@@ -51,7 +51,7 @@ fn older(shards: &Shards) -> Option<Check> {
     Some(OLDER_DATA.found(format!("Redis came back with older data of {noun} {ids}: {which} may be missing")))
 }
 
-/// Shards with several nodes: a check for each set of nodes.
+/// One check for each set of nodes.
 fn twice(shards: &Shards) -> Vec<Check> {
     let mut by_nodes = BTreeMap::<_, Vec<ShardId>>::new();
     for (&shard, nodes) in &shards.twice {
@@ -66,7 +66,6 @@ fn twice(shards: &Shards) -> Vec<Check> {
     by_nodes.into_iter().map(said).collect()
 }
 
-/// Compares the clocks of all nodes with this machine's clock.
 fn clocks(shards: &Shards) -> Option<Check> {
     let apart = |shard: &Shard| shards.at.get().abs_diff(shard.overview.now.millis().get());
     let furthest = shards.seen.iter().max_by_key(|shard| apart(shard))?;

@@ -50,7 +50,6 @@ fn timers(look: &Look, shards: &Shards) -> Check {
     })
 }
 
-/// Another deployment has the fleet in etcd.
 fn another_fleet(look: &Look) -> Option<Check> {
     let client = look.part.client();
     let mine = (*client.identity().borrow())?;

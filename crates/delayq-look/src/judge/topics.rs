@@ -25,7 +25,6 @@ pub(super) fn judge(look: &Look, topics: &Result<Topics, Error>, limits: &Limits
     checks
 }
 
-/// The topic with the oldest ready message.
 fn ready_age(topics: &Topics, now: UnixMillis, limits: Pair) -> Check {
     let judged = |age: Duration| verdict(age.as_secs_f64(), limits);
     let Some((topic, age)) = topics.ready_ages(now).max_by_key(|(_, age)| *age) else {
@@ -42,7 +41,6 @@ fn ready_age(topics: &Topics, now: UnixMillis, limits: Pair) -> Check {
     READY_OLD.judged(judged(age), found)
 }
 
-/// The topic with the highest number.
 fn most(topics: &Topics, cause: &Cause, limits: Pair, of: impl Fn(&Numbers) -> u64) -> Check {
     let what = cause.what;
     match topics.numbers.iter().max_by_key(|(_, numbers)| of(numbers)) {
@@ -55,7 +53,7 @@ fn most(topics: &Topics, cause: &Cause, limits: Pair, of: impl Fn(&Numbers) -> u
     }
 }
 
-/// A check for each topic that asks for more than a node can confirm. If there is none, a good check for all topics that ask.
+/// If no topic asks for more than a node can confirm, one good check for all topics that ask.
 fn durability(servers: &Servers, topics: &Topics) -> Vec<Check> {
     let policies = topics.policies.iter();
     let asked = policies.filter_map(|(topic, policy)| Some((topic, policy.durability?)));
@@ -87,7 +85,6 @@ mod tests {
     const LIMITS: Pair = (Some(300.0), Some(3600.0));
     const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 
-    /// A topic for each age in seconds.
     fn topics(ages: &[u64]) -> Topics {
         let numbers = |age: &u64| Numbers {
             ready: 1,

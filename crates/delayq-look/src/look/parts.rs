@@ -134,7 +134,6 @@ impl Topics {
     }
 }
 
-/// The part of the deployment that answers, with shards and topics.
 pub(super) async fn stored(
     deployment: &Deployment,
     want: Want<'_>,
@@ -176,7 +175,7 @@ async fn shards(admin: &Admin, seen: Seen, at: UnixMillis, want: Want<'_>) -> Sh
     Shards { seen, at, unseen, layout: admin.layout().await, unheard, twice }
 }
 
-/// The node of each shard, if there are several nodes; unknown nodes are left out.
+/// Empty with a single node; unknown nodes are left out.
 async fn nodes(admin: &Admin, want: Want<'_>) -> BTreeMap<ShardId, String> {
     let mut nodes = BTreeMap::new();
     if want.layouts && admin.has_nodes() {

@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::AbortHandle;
 
-/// The open connections, at most `max` of them.
 #[derive(Clone, Debug)]
 pub(super) struct Slots {
     max: usize,

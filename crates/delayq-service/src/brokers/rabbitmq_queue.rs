@@ -62,7 +62,6 @@ pub fn rabbitmq_words(error: &lapin::Error) -> String {
     }
 }
 
-/// An argument that a refusal named.
 struct Difference {
     name: String,
     value: String,

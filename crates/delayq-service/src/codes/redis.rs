@@ -174,7 +174,7 @@ pub fn cause_of(error: &Error) -> Option<&'static Code> {
     })
 }
 
-/// What the first word of Redis's answer means.
+/// Of Redis's answer.
 fn of_word(word: &str) -> Option<&'static Code> {
     Some(match word {
         "NOAUTH" | "WRONGPASS" | "NOPERM" => &LOGIN,

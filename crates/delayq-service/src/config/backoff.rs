@@ -40,7 +40,7 @@ pub fn backoff(text: &str) -> Result<Backoff, String> {
     Ok(backoff)
 }
 
-/// A duration in the form that can be read again.
+/// In the form that can be read again.
 fn exact(length: Duration) -> String {
     HumanDuration::from(length).to_string()
 }

@@ -28,7 +28,6 @@ pub(super) struct Document<'i> {
     environment: &'i Environment,
 }
 
-/// An unreadable value and its location.
 pub(super) struct Misfit {
     pub(super) span: Option<Range<usize>>,
     pub(super) message: String,
@@ -48,7 +47,7 @@ pub enum Location {
 // === impl Document ===
 
 impl<'i> Document<'i> {
-    /// Reads a text and applies the environment; returns unreadable values too.
+    /// Returns unreadable values too.
     pub(super) fn parse(text: &'i str, environment: &'i Environment) -> (Self, Vec<Misfit>) {
         let (tree, errors) = DeTable::parse_recoverable(text);
         let mut misfits: Vec<Misfit> = errors.iter().map(Misfit::from).collect();
@@ -60,17 +59,15 @@ impl<'i> Document<'i> {
         (document, misfits)
     }
 
-    /// Reads the document as a `C`; a fault has the span of its key.
+    /// A fault has the span of its key.
     pub(super) fn read<C: DeserializeOwned>(&self) -> Result<C, Misfit> {
         C::deserialize(Deserializer::from(self.tree.clone())).map_err(|error| Misfit::from(&error))
     }
 
-    /// The path of the innermost key around a span.
     pub(super) fn path_at(&self, span: &Range<usize>) -> Option<&str> {
         self.node_at(span).map(|node| node.path.as_str())
     }
 
-    /// The source location of a span.
     pub(super) fn location_of(&self, span: &Range<usize>) -> Location {
         match self.variable_at(span) {
             Some(index) => Location::Variable(self.environment.variables()[index].name.clone()),
@@ -78,7 +75,7 @@ impl<'i> Document<'i> {
         }
     }
 
-    /// The location of every key, by path.
+    /// By path.
     pub(super) fn locations(&self) -> BTreeMap<String, Location> {
         self.nodes.iter().map(|node| (node.path.clone(), self.location_of(&node.key))).collect()
     }
@@ -116,7 +113,6 @@ impl<'i> Document<'i> {
         Some(index)
     }
 
-    /// The index of the variable around a span.
     pub(super) fn variable_at(&self, span: &Range<usize>) -> Option<usize> {
         let behind = span.start.checked_sub(self.text.len() + 1)?;
         Some(behind / 2).filter(|index| *index < self.environment.variables().len())

@@ -57,7 +57,6 @@ impl fmt::Display for HumanDuration {
     }
 }
 
-/// The advice in an error about an invalid duration.
 const WRITE: &str = "write a duration with its unit, such as \"250ms\" or \"2h30m\"";
 
 impl FromStr for HumanDuration {

@@ -15,12 +15,11 @@ pub const PREFIX: &str = "DELAYQ__";
 #[derive(Clone, Debug, Default)]
 pub struct Environment(Vec<Variable>);
 
-/// One overriding variable.
 #[derive(Clone)]
 pub(super) struct Variable {
     pub(super) name: String,
     pub(super) path: Vec<String>,
-    /// The text, or why the text is unusable.
+    /// Or why the text is unusable.
     pub(super) text: Result<String, &'static str>,
 }
 
@@ -83,7 +82,6 @@ impl std::fmt::Debug for Variable {
     }
 }
 
-/// One variable of this process by its full name.
 pub(super) fn variable(name: &str) -> Result<String, String> {
     match std::env::var(name) {
         Ok(text) if text.is_empty() => Err(format!("the environment variable {name} is empty")),
@@ -95,7 +93,6 @@ pub(super) fn variable(name: &str) -> Result<String, String> {
     }
 }
 
-/// The environment's settings for log lines.
 pub(crate) struct LogEnvironment {
     /// `RUST_LOG`, unless it is empty.
     pub(crate) filter: Option<String>,

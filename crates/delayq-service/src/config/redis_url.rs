@@ -64,7 +64,6 @@ impl RedisUrl {
             .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
     }
 
-    /// Refuses a masked password.
     fn unmasked(self) -> Result<Self, String> {
         match self.password() {
             Some(secret) if &self.0[secret.clone()] == MASK => {
@@ -74,7 +73,6 @@ impl RedisUrl {
         }
     }
 
-    /// The range of the password before the host.
     fn password(&self) -> Option<std::ops::Range<usize>> {
         let (scheme, _) = self.0.split_once("://")?;
         let start = scheme.len() + 3;

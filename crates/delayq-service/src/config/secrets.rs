@@ -22,7 +22,6 @@ pub fn secrets(config: &impl Serialize) -> Vec<SecretString> {
     FOUND.take().unwrap_or_default()
 }
 
-/// Adds a printed secret to the collection.
 pub(super) fn found(secret: impl FnOnce() -> Option<SecretString>) {
     FOUND.with_borrow_mut(|found| {
         if let Some(found) = found {

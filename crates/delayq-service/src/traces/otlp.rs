@@ -34,7 +34,6 @@ const LAST: Duration = Duration::from_secs(1);
 pub struct Exporter {
     queued: Receiver<Span>,
     ended: CancellationToken,
-    /// Number of spans in the current call.
     under_way: u64,
     client: TraceServiceClient<Channel>,
     headers: MetadataMap,
@@ -43,9 +42,8 @@ pub struct Exporter {
     counts: Counts,
 }
 
-/// Spans that a collector refused.
 struct Refusal {
-    /// Number of refused spans; `None`: all of the call.
+    /// `None`: all of the call.
     spans: Option<u64>,
     why: String,
 }

@@ -45,7 +45,7 @@ impl WallClock {
         }
     }
 
-    /// The point in time, for a text with a day and an offset or zone.
+    /// For a text with a day and an offset or zone.
     pub(super) fn fixed(&self) -> Result<Timestamp, String> {
         let zone = self.own_zone().ok_or("an offset or a time zone is missing")?;
         match self.day {
@@ -54,7 +54,7 @@ impl WallClock {
         }
     }
 
-    /// The next point in time, as seen from `here`.
+    /// As seen from `here`.
     pub(super) fn next(&self, here: &Here) -> Result<Timestamp, String> {
         let zone = self.own_zone().map_or_else(|| here.zone(), Ok)?;
         let now = here.now(&zone);
@@ -81,7 +81,7 @@ impl WallClock {
         self.zone.clone().or_else(|| self.offset.map(TimeZone::fixed))
     }
 
-    /// The point in time on a date. A wall clock that the zone skips or repeats needs an offset.
+    /// A wall clock that the zone skips or repeats needs an offset.
     fn on(&self, date: Date, zone: &TimeZone) -> Result<Timestamp, String> {
         let civil = date.to_datetime(self.clock);
         match (self.offset, zone.to_ambiguous_timestamp(civil).offset()) {
@@ -171,7 +171,6 @@ fn time_of_day(text: &str) -> Result<Time, String> {
     time.ok_or_else(|| format!("{text:?} is no time of day"))
 }
 
-/// Two digits, or one for an hour.
 fn digits(text: &str, is_hour: bool) -> Option<i8> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| digits && (text.len() == 2 || (is_hour && text.len() == 1)))

@@ -24,7 +24,6 @@ impl Here {
         self.now.to_zoned(zone.clone())
     }
 
-    /// The zone of times without a zone.
     pub(super) fn zone(&self) -> Result<TimeZone, String> {
         self.zone.clone().map_or_else(of_machine, Ok)
     }

@@ -9,7 +9,7 @@ const PLAUSIBLE_FROM: UnixMillis = UnixMillis::new(978_307_200_000);
 /// The last millisecond of 9999. A larger number is most likely in microseconds or nanoseconds.
 const PLAUSIBLE_UNTIL: UnixMillis = UnixMillis::new(253_402_300_799_999);
 
-/// Reads digits; `None` for any other text.
+/// `None` for text other than digits.
 pub(super) fn read(text: &str) -> Option<Result<UnixMillis, String>> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

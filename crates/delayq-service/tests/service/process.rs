@@ -73,7 +73,6 @@ impl Living {
         self.end()
     }
 
-    /// Waits for the end; returns the exit code and the log.
     fn end(mut self) -> (i32, String) {
         // The log ends with the process.
         while let Ok(line) = self.lines.recv_timeout(BOUND) {
@@ -195,7 +194,6 @@ fn the_probes_follow_the_life_of_the_process() {
     assert!(log.contains("second signal") && log.contains("\"left_running\":\"heart\""), "{log}");
 }
 
-/// Exit code and output of `--healthcheck` for the process with this admin address.
 fn health(address: &str) -> (Option<i32>, String) {
     let mut command = Command::new(example());
     command.arg("--healthcheck").env_clear().env("DELAYQ__ADMIN__LISTEN", address);

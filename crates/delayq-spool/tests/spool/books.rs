@@ -1,4 +1,4 @@
-//! The books: what waits, what was done, set aside, retried and discarded.
+//! The books: waiting, done, rejected, retried and discarded records.
 
 use super::{Notes, cancel_group, ids, of_message, open, put, reader, spooled, topic};
 use delayq_core::fate::Fate;
@@ -81,7 +81,7 @@ async fn a_retry_undoes_nothing_that_came_later_and_was_resubmitted_but_by_force
     spool.append_group(&cancel_group("g"), false).await.unwrap();
     spool.append(vec![in_group("d"), cancelled.clone(), cancelled]).await.unwrap();
     let mut reader = reader(folder.path());
-    // Of the messages a, b and c; a change of their group; another message of that; two cancels of a.
+    // Records of the messages a, b and c; a change of their group; another message of that group; two cancels of a.
     let rejected = [1, 2, 3, 4, 7].map(|seq| (seq, "for now".to_owned())).to_vec();
     reader.note(&Settled { rejected, done: vec![5, 6], ..Settled::default() }).unwrap();
     let retried = |reader: &mut SpoolReader, seq| reader.retry(seq, false).unwrap();
@@ -110,7 +110,6 @@ async fn each_record_has_an_identity_of_its_own_until_it_waits_again() {
     let spool = open(folder.path()).unwrap();
     spool.append(vec![put("a", 1), put("a", 1)]).await.unwrap();
     let id = |reader: &SpoolReader, n: usize| reader.waiting(0, 9).unwrap()[n].id;
-    // A while ago.
     let past = rusqlite::Connection::open(folder.join("spool.db")).unwrap();
     past.execute("UPDATE waiting SET spooled_ms = spooled_ms - 1000", []).unwrap();
     let mut first = reader(folder.path());
@@ -170,7 +169,7 @@ async fn a_delay_is_not_shortened_by_setting_the_hosts_clock() {
     for is_ahead in [true, false] {
         let by = if is_ahead { HALF_AN_HOUR.cast_signed() } else { -HALF_AN_HOUR.cast_signed() };
         let folder = Folder::new("spool");
-        // The clock was wrong by as much when the record was appended, and is right now.
+        // The clock was wrong by this much at the append, and is right now.
         let wrong = |at: UnixMillis| at.set_by(-by);
         let now = UnixMillis::from(SystemTime::now());
         let message = Message::new(topic(), "x").id("a").unwrap().after(Duration::from_secs(3600));
@@ -205,7 +204,7 @@ async fn a_delay_is_not_shortened_by_setting_the_hosts_clock_while_the_host_is_b
         before.hear(Asked::now().answered(now).unwrap());
         before.note_clock().unwrap();
         drop(before);
-        // It was spooled in another boot, which began an hour before this one.
+        // Appended in another boot, which began an hour before this one.
         let past = rusqlite::Connection::open(folder.join("spool.db")).unwrap();
         past.execute(
             "UPDATE waiting SET spooled_ms = spooled_ms - ?, boot = 7, up_ms = up_ms + 3600000",

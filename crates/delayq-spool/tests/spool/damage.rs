@@ -1,4 +1,4 @@
-//! Damaged files: what is named, and what is saved.
+//! Damaged files: the reports, and the records saved.
 
 use super::{Notes, cancel_group, ids, open, put, reader, released, spooled, topic};
 use delayq_core::fate::Fate;
@@ -87,7 +87,7 @@ async fn a_damaged_file_is_refused_by_name_and_salvaged() {
     assert_eq!(found[0], first, "Redis recognises it");
     assert_eq!(reader.rejected(0, 10).unwrap().iter().map(|r| r.seq).collect::<Vec<_>>(), [7, 1_999]);
     assert!(reader.stats().unwrap().balances());
-    // No number is given twice, and what is of a group is known to be.
+    // No number is reused, and records of a group are known as such.
     let spool = open(folder.path()).unwrap();
     assert_eq!(spool.append_group(&cancel_group("g"), true).await, Ok(true));
     spool.append(vec![put("new", 10)]).await.unwrap();
@@ -102,7 +102,7 @@ async fn a_salvage_that_was_cut_off_is_named_and_begins_again() {
     let file = OpenOptions::new().write(true).open(folder.join("spool.db")).unwrap();
     file.write_all_at(&[0xa5; 8192], 40 * 4096).unwrap();
     drop(file);
-    // Cut off where the new database was whole, and the old one moved already.
+    // Interrupted with the new database complete, and the old database already moved.
     std::fs::create_dir(folder.join("salvaged-5")).unwrap();
     std::fs::write(folder.join("salvaged-5/spool.db"), "the new one").unwrap();
     std::fs::rename(folder.join("spool.db"), folder.join("spool.db.damaged-5")).unwrap();
@@ -111,7 +111,6 @@ async fn a_salvage_that_was_cut_off_is_named_and_begins_again() {
     assert!(!folder.join("spool.db").exists(), "nothing is made in its place");
     let salvaged = salvage_spool(folder.path()).unwrap();
     assert!(salvaged.waiting > 1_900 && salvaged.waiting + salvaged.lost.unwrap() == 2_000, "{salvaged:?}");
-    // Cut off where only its folder was left.
     std::fs::create_dir(folder.join("salvaged-6")).unwrap();
     assert_eq!(reader(folder.path()).stats().unwrap().waiting, salvaged.waiting);
     assert!(matches!(salvage_spool(folder.path()), Err(SpoolError::Sound { .. } | SpoolError::InUse { .. })));
@@ -142,7 +141,6 @@ async fn nothing_is_salvaged_while_the_folder_is_in_use() {
     assert!(matches!(salvage_spool(folder.path()), Err(SpoolError::InUse { .. })));
 }
 
-/// Records in the database alone, and its length.
 async fn merged(folder: &Path, count: usize) -> u64 {
     spooled(folder, count, 200).await;
     released(folder).await;

@@ -1,4 +1,4 @@
-//! The files: whose they are, who has them, and of which kind.
+//! The files: their owner, their users, and their kind.
 
 use super::{ids, open, put, reader, released, spooled};
 use delayq_spool::{SpoolError, SpoolReader};

@@ -30,7 +30,6 @@ async fn a_dropped_append_is_there_whole_or_not_at_all() {
     }
 }
 
-/// The example that appends and prints each number once it is acknowledged.
 fn appender(folder: &Path) -> Process {
     let test = std::env::current_exe().unwrap();
     let example = test.parent().unwrap().parent().unwrap().join("examples/spool_appender");

@@ -1,4 +1,4 @@
-//! A damaged log: every commit before the damage is there, and what is lost is named.
+//! A damaged log: every commit before the damage survives, and the losses are named.
 
 use super::{ids, open, put, reader, released};
 use delayq_spool::{Retried, SpoolWriter};
@@ -6,7 +6,6 @@ use delayq_tests::folder::Folder;
 use std::fs;
 use std::path::Path;
 
-/// What a damage leaves of a log.
 type Damage = fn(&mut Vec<u8>);
 
 const DAMAGES: [(&str, Damage); 3] = [
@@ -21,7 +20,7 @@ const DAMAGES: [(&str, Damage); 3] = [
     }),
 ];
 
-/// Twenty records, each a commit of its own, all of them still in the log.
+/// Twenty records in commits of their own, all of them still in the log.
 async fn twenty(folder: &Path) -> SpoolWriter {
     let spool = open(folder).unwrap();
     for n in 0..20 {
@@ -30,7 +29,7 @@ async fn twenty(folder: &Path) -> SpoolWriter {
     spool
 }
 
-/// A copy of a spool whose writer is under way, as one that died leaves it, with its log changed.
+/// A copy of an open spool, as after the death of its writer, with a changed log.
 fn copied(folder: &Path, damage: Damage) -> Folder {
     let copy = Folder::new("spool-copy");
     for name in ["spool.db", "waiting.flag"] {
@@ -65,7 +64,6 @@ async fn what_a_damaged_log_has_lost_is_named_once_and_its_numbers_are_not_given
     assert_eq!(reader(whole.path()).rejected(0, 9).unwrap(), []);
     for (name, damage) in DAMAGES {
         let copy = copied(folder.path(), damage);
-        // The first to open it names what is lost.
         let writer = open(copy.path()).unwrap();
         let mut reader = reader(copy.path());
         let lost = format!("records {} to 20 are lost", ids(&reader).len() + 1);

@@ -1,4 +1,4 @@
-//! The spool on a real disk: what is acknowledged stays, what is damaged is named, who may use it.
+//! The spool on a real disk: acknowledged records stay, damage is named, and access is limited.
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
 mod books;
@@ -45,7 +45,7 @@ fn open(folder: &Path) -> Result<SpoolWriter, SpoolError> {
     SpoolWriter::open(folder, &SpoolSettings::default())
 }
 
-/// A child that another test starts has the locks of this process until it is under way: so long, they are held.
+/// A child of another test holds this process's locks until its start is complete: retry for that long.
 #[allow(clippy::disallowed_methods, reason = "a deadline of a test")]
 fn reader(folder: &Path) -> SpoolReader {
     let patience = std::time::Instant::now() + SHORT;
@@ -57,7 +57,6 @@ fn reader(folder: &Path) -> SpoolReader {
     }
 }
 
-/// What a compensator notes, one thing at a time.
 trait Notes {
     fn done(&mut self, seqs: &[u64]) -> Result<(), SpoolError>;
     fn reject(&mut self, seq: u64, reason: &str) -> Result<(), SpoolError>;
@@ -87,7 +86,7 @@ async fn spooled(folder: &Path, count: usize, bytes: usize) {
     spool.append((0..count).map(|n| put(&format!("m{n}"), bytes)).collect()).await.unwrap();
 }
 
-/// Waits until nobody has the folder: neither the thread of the last spool, nor a child that another test starts.
+/// Waits until no process holds the folder: the thread of the last spool, or a child of another test.
 async fn released(folder: &Path) {
     delayq_tests::deadline::wait_until("the folder to be released", SHORT, || async {
         let free = |name| match fs::File::open(folder.join(name)) {

@@ -11,7 +11,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A folder within another one, which can be moved.
 fn within(folder: &Folder) -> PathBuf {
     folder.join("spool")
 }
@@ -69,7 +68,7 @@ async fn nothing_is_spooled_to_a_folder_that_was_moved_until_it_is_back() {
     // Another folder in its place may be the mount point of a disk that is gone.
     fs::create_dir(&dir).unwrap();
     assert!(is_refused(&spool.append(vec![put("c", 10)]).await));
-    // What has nothing to wait behind is held up by nothing.
+    // A record without a predecessor is not held up.
     assert_eq!(spool.append_behind(&[put("other", 10)]).await, [Ok(false)]);
     assert!(spool.append_behind(&[put("a", 10)]).await[0].is_err());
     fs::remove_dir(&dir).unwrap();

@@ -1,4 +1,4 @@
-//! What waits behind what, and what every process knows of it.
+//! The order of waiting records, and each process's knowledge of that order.
 
 use super::{Notes, cancel_group, ids, open, put, reader, topic};
 use delayq_core::id::{Group, MessageId};
@@ -39,7 +39,7 @@ async fn nothing_overtakes_what_another_process_has_appended_or_let_wait_again()
     let folder = Folder::new("spool");
     let (one, other) = (open(folder.path()).unwrap(), open(folder.path()).unwrap());
     let mut reader = reader(folder.path());
-    // Each asks before, so that each has to learn of what comes.
+    // Each spool asks before, so that each has to learn of later records.
     for spool in [&one, &other] {
         assert_eq!(spool.append_behind(&[put("a", 10)]).await, [Ok(false)]);
     }
@@ -68,7 +68,6 @@ async fn of_records_that_are_appended_together_each_is_known_by_its_own_number()
     let folder = Folder::new("spool");
     let spool = open(folder.path()).unwrap();
     let group = |n: u64| format!("g{n}");
-    // Every second one is of a group.
     let record = |n: u64| cancel(&format!("m{n}"), n.is_multiple_of(2).then(|| group(n)).as_deref());
     spool.append((1..=75).map(record).collect()).await.unwrap();
     let mut reader = reader(folder.path());
@@ -88,7 +87,7 @@ async fn what_goes_behind_another_record_is_not_overtaken_by_the_next_one_of_its
     let folder = Folder::new("spool");
     let spool = open(folder.path()).unwrap();
     assert_eq!(spool.append_group(&cancel_group("g"), false).await, Ok(true));
-    // Only by the first one of the same message the second one has something to wait for.
+    // The second record waits only for a record of the same message.
     let first = cancel("~1", Some("g"));
     let target = Target { group: Some(Group::new("other").unwrap()), ..first.target.clone() };
     let records = [first.clone(), SpoolRecord { target, ..first }, cancel("b", None)];
@@ -138,7 +137,7 @@ async fn every_process_sees_that_something_waits_until_nothing_does() {
     assert!(!spool.may_hold() && !other.may_hold());
     assert_eq!(reader.retry(2, false).unwrap(), Retried::Waits);
     assert!(other.may_hold());
-    // After a power cut the flag may be older than the database: the process that opens the spool sets it again.
+    // After a power cut the flag may be older than the database: the process that opens the spool sets the flag again.
     fs::write(folder.path().join("waiting.flag"), "0").unwrap();
     assert!(!other.may_hold());
     drop(reader);
@@ -146,7 +145,7 @@ async fn every_process_sees_that_something_waits_until_nothing_does() {
     assert!(after.may_hold() && other.may_hold());
 }
 
-/// A cancel of `id`, a generated one if it begins with `~`.
+/// A cancel of `id`; `~` begins a generated id.
 fn cancel(id: &str, group: Option<&str>) -> SpoolRecord {
     let id = match id.strip_prefix('~') {
         Some(n) => MessageId::generate(ShardId::new(1), n.parse().unwrap()),
@@ -171,7 +170,7 @@ async fn a_change_of_a_group_waits_behind_its_messages_until_none_of_them_waits(
         change(&mut reader);
         assert_eq!(spool.append_group(&cancel_group("other"), true).await, Ok(false));
         assert_eq!(spool.append_group(&cancel_group("g"), true).await, Ok(waits));
-        // What was appended is not to hold up the next one.
+        // The appended record must not hold up the next.
         let appended = reader.waiting(1, 9).unwrap();
         reader.done(&appended.iter().map(|spooled| spooled.seq).collect::<Vec<_>>()).unwrap();
     }
@@ -191,7 +190,7 @@ async fn nothing_overtakes_a_change_of_its_group_and_what_may_be_of_any_group_wa
     ];
     let (records, expected): (Vec<_>, Vec<_>) = records.into_iter().unzip();
     assert_eq!(spool.append_behind(&records).await, expected.into_iter().map(Ok).collect::<Vec<_>>());
-    // A generated id without its group waits: a change of any group goes behind it.
+    // A generated id without its group waits: a change of any group goes behind that record.
     assert_eq!(spool.append_group(&cancel_group("other"), true).await, Ok(true));
     assert_eq!(spool.append_group(&cancel_group("g"), true).await, Ok(true));
 

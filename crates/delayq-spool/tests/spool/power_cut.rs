@@ -1,4 +1,4 @@
-//! The spool on a disk whose power is cut: what was acknowledged is there.
+//! The spool on a disk whose power is cut: every acknowledged record survives.
 
 use delayq_spool::{SpoolReader, Spooled};
 use delayq_tests::deadline::SHORT;
@@ -8,17 +8,14 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// So small that the log is merged into the database again and again.
+/// Small, so that the log is merged into the database often.
 const MAX_BYTES: &str = "4194304";
 
-/// A spool after a cut.
 struct After {
-    /// The numbers that it has.
     there: BTreeSet<u64>,
     balances: bool,
 }
 
-/// The example that appends and prints of each number whether it was acknowledged.
 fn appender(disk: &DiskShim, syncs: Syncs) -> Process {
     let test = std::env::current_exe().unwrap();
     let example = test.parent().unwrap().parent().unwrap().join("examples/spool_appender");
@@ -28,7 +25,6 @@ fn appender(disk: &DiskShim, syncs: Syncs) -> Process {
     Process::spawn("spool_appender", command)
 }
 
-/// The numbers of the lines that begin with this word.
 fn numbers(process: &Process, word: &str) -> BTreeSet<u64> {
     let text = process.text(Stream::Out);
     let numbers =
@@ -36,7 +32,6 @@ fn numbers(process: &Process, word: &str) -> BTreeSet<u64> {
     numbers.collect()
 }
 
-/// Coins that fall the same way in each run.
 fn coins(seed: u64) -> impl FnMut() -> bool {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     move || {
@@ -57,7 +52,6 @@ fn look(folder: &Path) -> After {
     After { there, balances: reader.stats().unwrap().balances() }
 }
 
-/// What was acknowledged and is not there.
 fn lost(acknowledged: &BTreeSet<u64>, folder: &Path) -> Vec<u64> {
     let after = look(folder);
     assert!(after.balances);
@@ -77,7 +71,7 @@ async fn what_was_acknowledged_before_a_power_cut_is_there_after_it() {
             let lost = lost(&acknowledged, disk.cut(coins(10 * round + seed)).path());
             assert!(lost.is_empty(), "round {round}, seed {seed}: acknowledged and lost: {lost:?}");
         }
-        // Nothing but what was synced.
+        // The disk keeps only synced pages.
         assert_eq!(lost(&acknowledged, disk.cut(|| false).path()), [0_u64; 0]);
     }
 }
@@ -94,7 +88,7 @@ async fn a_spool_that_syncs_nothing_would_be_found_out() {
 
 #[tokio::test]
 async fn a_sync_that_fails_is_refused_and_costs_nothing_that_was_acknowledged_before_or_after() {
-    // Those of commits, and of merges of the log into the database.
+    // Syncs of commits, and of merges of the log into the database.
     let mut refused = 0;
     for number in [40, 41, 50, 100, 101, 102, 103, 104, 150, 170] {
         let disk = DiskShim::new();

@@ -1,4 +1,4 @@
-//! A spool or a disk that is full.
+//! A full spool, or a full disk.
 
 use super::{Notes, ids, open, put, reader, topic};
 use delayq_core::fate::Fate;
@@ -41,14 +41,13 @@ async fn a_full_spool_refuses_record_by_record_and_nothing_overtakes_what_it_ref
         let target = Target::from(MessageId::own(id).unwrap());
         SpoolRecord::cancel(&topic(), &target, UnixMillis::new(2_000))
     };
-    // The large one does not fit: in the log and in the database it would take 1.4 MB.
+    // The large record does not fit: in the log and in the database the record would take 1.4 MB.
     let records = [put("a", 10), put("large", 700_000), cancel("large"), cancel("a"), put("b", 10)];
     let answers = spool.append_each(&records).await;
     let taken: Vec<bool> = answers.iter().map(Result::is_ok).collect();
     assert_eq!(taken, [true, false, false, true, true]);
     assert!(matches!(answers[2], Err(SpoolError::Full { max_bytes: 0x10_0000, .. })), "{answers:?}");
     assert_eq!(ids(&reader(folder.path())), ["a", "a", "b"]);
-    // Nor behind what waits.
     let behind = spool.append_behind(&[put("a", 700_000), cancel("a"), cancel("b"), cancel("c")]).await;
     assert!(behind[0].is_err() && behind[1].is_err(), "{behind:?}");
     assert_eq!(behind[2..], [Ok(true), Ok(false)]);

@@ -6,7 +6,7 @@ use delayq::protocol::ShardId;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-/// Shards that may be pumped and have no call in flight, by reason of waiting.
+/// Holds shards that may be pumped and have no call in flight.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queues {
     /// By due time; among equal due times, the longest unserved first.
@@ -17,7 +17,7 @@ pub(super) struct Queues {
     resting: BTreeSet<(Instant, ShardId)>,
 }
 
-/// A shard's places in the queues: none while a call is in flight, or while the shard may not be pumped.
+/// None while a call is in flight, or while the shard may not be pumped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
     due: Option<(UnixMillis, u64)>,
@@ -47,7 +47,6 @@ impl Place {
 // === impl Queues ===
 
 impl Queues {
-    /// Moves a shard from its former places to new places.
     pub(super) fn replace(&mut self, id: ShardId, before: &Place, now: &Place) {
         requeue(&mut self.due, id, before.due, now.due);
         requeue(&mut self.polls, id, before.poll, now.poll);
@@ -55,7 +54,7 @@ impl Queues {
         requeue(&mut self.resting, id, before.rest, now.rest);
     }
 
-    /// The shards with a due time, earliest first.
+    /// Earliest first.
     pub(super) fn due(&self) -> impl Iterator<Item = (UnixMillis, ShardId)> {
         self.due.iter().map(|&((due, _), id)| (due, id))
     }
@@ -64,7 +63,7 @@ impl Queues {
         self.due.first().map(|&((due, _), _)| due)
     }
 
-    /// The shards to poll, longest unserved first.
+    /// Longest unserved first.
     pub(super) fn polls(&self) -> impl Iterator<Item = ShardId> {
         self.polls.iter().map(|&(_, id)| id)
     }

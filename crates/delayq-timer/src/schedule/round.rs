@@ -13,18 +13,15 @@ pub(crate) enum Pipeline {
     Heavy,
 }
 
-/// Calls to send together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Round {
     pub(crate) node: NodeId,
     pub(crate) pipeline: Pipeline,
-    /// The shards, each with its epoch.
     pub(crate) shards: Vec<(ShardId, Option<u64>)>,
     /// Maximum ids of each shard.
     pub(crate) limit: u16,
 }
 
-/// The moment to ask for rounds again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Next {
     /// The earliest due time of a shard that could be pumped, by Redis's clock.
@@ -35,10 +32,8 @@ pub(crate) struct Next {
     pub(crate) anyway: Option<Instant>,
 }
 
-/// A pump's findings in a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// The next due time.
     pub(crate) next_due: Option<UnixMillis>,
     /// More messages are due now.
     pub(crate) more: bool,

@@ -3,7 +3,6 @@
 use super::*;
 
 const EPOCH: u64 = 7;
-/// The default node of all shards.
 const NODE: NodeId = NodeId(0);
 
 fn shard(n: u16) -> ShardId {
@@ -18,7 +17,6 @@ fn of(n: u16) -> (ShardId, Option<u64>) {
     (shard(n), Some(EPOCH))
 }
 
-/// A schedule of shards with these next due times.
 fn owning(due: &[Option<u64>]) -> Schedule {
     let mut schedule = Schedule::new(500, Duration::from_micros(300));
     for (n, due) in due.iter().enumerate() {
@@ -27,7 +25,6 @@ fn owning(due: &[Option<u64>]) -> Schedule {
     schedule
 }
 
-/// The rounds that go out when Redis's clock reads `redis`.
 fn rounds(schedule: &mut Schedule, at: Instant, redis: u64) -> Vec<Round> {
     schedule.rounds(at, |_, due| due <= ms(redis))
 }
@@ -50,7 +47,7 @@ fn answer(next_due: Option<u64>, more: bool, now: u64) -> Found {
 
 #[test]
 fn what_is_due_goes_in_one_pipeline_and_the_rest_waits_for_the_earliest() {
-    /// Due times, Redis's clock, the shards that are sent, and what is due next.
+    /// Due times, Redis's clock, the shards sent, and the next due time.
     type Row = (&'static [Option<u64>], u64, &'static [u16], Option<u64>);
     let table: &[Row] = &[
         (&[None, None], 100, &[], None),

@@ -1,4 +1,4 @@
-//! Two hundred timers at once, in a test program of its own: while they start, nothing else on the machine is on time.
+//! Two hundred timers at once, in a test program of their own: their start delays everything else on the machine.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 #![allow(dead_code, reason = "what the tests of the timer share is not all of use here")]
@@ -28,10 +28,10 @@ async fn two_hundred_timers_started_at_once_share_and_nothing_is_late() {
     conclusive(async || {
         const CROWD_SIZE: usize = 200;
         let mut fleet = Fleet::with(256).await;
-        // What is tested is the start, and not whether 200 keep-alives fit into this machine's spare time.
+        // The test is about the start, not about 200 keep-alives in this machine's spare time.
         fleet.times.lease = Duration::from_secs(10);
         fleet.times.poll = Duration::from_secs(5);
-        // One connection for all of them, on which 200 starts check 256 shards each.
+        // One connection, on which 200 starts check 256 shards each.
         fleet.times.call = Duration::from_secs(30);
         fleet.etcd_call = Duration::from_secs(5);
         let client = fleet.client_at(&fleet.stand.server.address());

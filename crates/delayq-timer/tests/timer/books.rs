@@ -1,13 +1,12 @@
-//! The books of the shards that are pumped here, as a timer looks at them.
+//! A timer's check of the books of its shards.
 
 use crate::stand::Stand;
 use delayq::protocol::{BooksAt, Owner, ShardId};
 
-/// So many that the first is asked within a second.
+/// Enough shards that the check asks the first within a second.
 const SHARDS: u16 = 256;
 const FIRST: ShardId = ShardId::new(0);
 
-/// Counts messages as accepted that never were.
 async fn accept(stand: &Stand, by: i32) {
     let () = stand.server.command(&["HINCRBY", "{dq:0}:stats", "accepted:1", &by.to_string()]).await;
 }
@@ -23,7 +22,6 @@ async fn off_by(stand: &Stand) -> Vec<Option<u64>> {
 async fn a_timer_tells_by_how_many_messages_the_books_are_off() {
     let stand = Stand::new(SHARDS).await;
     let now = stand.now_ms().await;
-    // In several hours and states, at one instant.
     stand.put_into(FIRST, [now, now + 3_600_000, now + 86_400_000]).await;
     assert_eq!(off_by(&stand).await, [Some(0)]);
     accept(&stand, 3).await;

@@ -1,18 +1,17 @@
-//! How late a message may be after each fault: the table of docs/operations/durability.md, which the tests of the faults assert.
+//! Maximum lateness of a message after each fault: the table of docs/operations/durability.md, which the
+//! tests of the faults assert.
 //!
-//! How they were chosen: what owns its shards throughout pumps on, so nothing but the machine makes its messages late,
-//! and a second is allowed. What has to be noticed by a lease, a lock or a poll may take that long and the two seconds
-//! in which etcd polls for what ran out and a plan is made. Planned moves have a bound of 50 ms.
+//! Origin of the bounds: a timer that owns its shards throughout continues to pump, so only the machine makes its
+//! messages late, and a second is allowed. A fault noticed by a lease, a lock or a poll may take that long, plus the
+//! two seconds in which etcd polls for expired leases and a plan is made. Planned moves have a bound of 50 ms.
 //!
-//! What is late by more is judged by [`delayq_tests::timing`]: it fails, or the machine's own pauses ([`crate::pulse`])
-//! may explain it, and the run is repeated.
+//! [`delayq_tests::timing`] judges a later message: the test fails, or the machine's own pauses
+//! ([`crate::pulse`]) may explain the delay, and the run is repeated.
 
 use std::time::Duration;
 
-/// A fault, and how late it may make a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bound {
-    /// As the table names it.
     pub(crate) fault: &'static str,
     leases: u32,
     polls: u32,
@@ -20,11 +19,10 @@ pub(crate) struct Bound {
     steady: u32,
     locks: u32,
     more: Duration,
-    /// From when on, if not from the due time.
+    /// The event from which lateness counts, if not the due time.
     since: Option<&'static str>,
 }
 
-/// The settings that the bounds are made of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     /// `[etcd] lease_ttl`
@@ -73,7 +71,7 @@ pub(crate) const WAKE_LOST: Bound = Bound::of("a wake-up is lost (its connection
 pub(crate) const SLOT_MOVED: Bound =
     Bound::of("a slot of a Redis Cluster is moved").s(2).since("it has moved");
 
-/// The bounds that other tests assert: those of Sentinel and of a cluster in delayq's and the command's.
+/// Rows that the tests of delayq and of the command line assert: failovers by Sentinel and of a cluster.
 const ELSEWHERE: [&str; 2] = [
     "| Redis fails over by Sentinel | 3 s after the new master is known |",
     "| a master of a Redis Cluster fails over | 3 s after the new master is known |",
@@ -147,14 +145,13 @@ impl Bound {
         Self { since: Some(event), ..self }
     }
 
-    /// How late a message may be where these are the settings.
     pub(crate) fn late(&self, times: Times) -> Duration {
         let Times { lease, poll, call, steady, lock } = times;
         let leased = lease * self.leases + lock * self.locks;
         leased + poll * self.polls + call * self.calls + steady * self.steady + self.more
     }
 
-    /// As the table has it: `` `lease_ttl` + 2 s ``.
+    /// The bound in the table's form: `` `lease_ttl` + 2 s ``.
     fn text(&self) -> String {
         let terms = [
             (self.leases, "lease_ttl"),

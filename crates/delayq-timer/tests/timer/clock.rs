@@ -1,4 +1,4 @@
-//! The clock guard: a step of Redis's clock holds the shards until it is steady.
+//! The clock guard: a step of Redis's clock holds the shards until the clock is steady.
 
 use crate::stand::{Running, Stand, polling};
 use delayq_service::config::HumanDuration;
@@ -27,7 +27,7 @@ async fn a_clock_stepped_ten_seconds_ahead_holds_the_shards_until_it_is_steady()
     stand.all_held(true).await;
     assert!(timer.unready().await.contains("clock"));
     assert!(timer.metric("delayq_timer_clock_held") > 0.5);
-    // What is due by the new clock waits as long as the clock is not trusted; what is put meanwhile, too.
+    // Messages due by the new clock wait until the clock is trusted; so do messages put meanwhile.
     let count = stand.put([stand.now_ms().await - 5_000, stand.now_ms().await + 10]).await;
     assert_eq!(stand.ready().await, 0);
     stand.all_held(false).await;
@@ -58,7 +58,6 @@ async fn a_step_below_the_bound_holds_nothing() {
     timer.stop().await;
 }
 
-/// Whether the server takes writes.
 async fn takes_writes(stand: &Stand, takes: bool) {
     let replicas = if takes { "0" } else { "1" };
     let () = stand.server.command(&["CONFIG", "SET", "min-replicas-to-write", replicas]).await;
@@ -70,7 +69,7 @@ async fn a_clock_step_while_writes_are_refused_stops_no_shard_for_good() {
     takes_writes(&stand, false).await;
     clock.set_offset_ms(10_000);
     timer.exceeds("delayq_timer_clock_jumps_total", 0.0).await;
-    // No hold is acknowledged, and the clock is steady again before one could be.
+    // No hold is acknowledged, and the clock is steady again before a hold could be.
     timer.reaches("delayq_timer_clock_held", 0.0).await;
     takes_writes(&stand, true).await;
     let due = stand.now_ms().await + 300;
@@ -90,7 +89,6 @@ async fn a_hold_of_which_nobody_was_told_is_found_and_ended() {
     for shard in 0..4 {
         let _: u64 = stand.server.command(&["HSET", &format!("{{dq:{shard}}}:meta"), "hold", "1"]).await;
     }
-    // Some into each shard.
     let due = stand.now_ms().await + 20;
     let count = stand.put((0..64).map(|n| due + n)).await;
     stand.all_ready(count).await;

@@ -11,13 +11,12 @@ use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use delayq_tests::timing::{Timing, conclusive};
 use std::time::{Duration, Instant};
 
-/// For how long a clock must be steady after a step: so long that a poll meanwhile sees the hold.
+/// Steady time required after a step: long enough that a poll sees the hold.
 const STEADY_MS: u64 = 5_000;
 const STEADY: Duration = Duration::from_millis(STEADY_MS);
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: i64 = 86_400_000;
 
-/// A deployment on a Redis whose clock can be stepped.
 async fn stepped() -> (Drill, ClockShim) {
     let clock = ClockShim::new();
     let server = RedisServer::private_with(RedisOptions::default().clock(&clock)).await;
@@ -26,7 +25,7 @@ async fn stepped() -> (Drill, ClockShim) {
     (Drill::new(fleet).await, clock)
 }
 
-/// A load that came and is through; how many messages became ready, also those whose answer never came.
+/// Runs a load to its end; returns the number of ready messages, unanswered puts included.
 async fn loaded(drill: &Drill) -> usize {
     drill.load().await.stop().await;
     let count = drill.accepted();
@@ -34,7 +33,6 @@ async fn loaded(drill: &Drill) -> usize {
     drill.stand().ready().await
 }
 
-/// Until both have held their shards and let them go again.
 async fn held_and_let_go(timers: &[&Running]) {
     for timer in timers {
         timer.exceeds("delayq_timer_clock_jumps_total", 0.0).await;
@@ -45,7 +43,7 @@ async fn held_and_let_go(timers: &[&Running]) {
     }
 }
 
-/// Sees that no more than `before` are ready; nobody can tell where the hold may have ended before that was seen.
+/// Asserts that no more than `before` are ready, unless the hold may have ended before this look.
 async fn nothing_moved(drill: &Drill, before: usize, since: Instant) -> Timing {
     let (ready, took) = (drill.stand().ready().await, since.elapsed());
     if ready != before && took >= STEADY {
@@ -61,7 +59,7 @@ async fn step(ahead_ms: i64) {
         let (drill, clock) = stepped().await;
         let (one, other) = drill.pair().await;
         let before = loaded(&drill).await;
-        // Due when the hold is over at the earliest, by a clock that nobody steps.
+        // Due at the earliest end of the hold, by a clock without steps.
         let (since, due) = (Instant::now(), drill.stand().now_ms().await + STEADY_MS);
         drill.put((0..500).map(|n| due + n)).await;
         clock.set_offset_ms(ahead_ms);
@@ -71,8 +69,8 @@ async fn step(ahead_ms: i64) {
         let held = nothing_moved(&drill, before, since).await;
         held_and_let_go(&[&one, &other]).await;
         drill.load().await.stop().await;
-        // By the new clock, what was put before the step is as late as the step was long, and what was put after it is
-        // not: each is judged by the clock that it became ready by.
+        // By the new clock, messages put before the step are late by the step, and later messages are not:
+        // the clock at a message's readiness judges that message.
         let late =
             CLOCK.late(drill.fleet.times) + Duration::from_millis(u64::try_from(ahead_ms.max(0)).unwrap());
         held.and(drill.judge_within(CLOCK.fault, late).await.timing)
@@ -96,7 +94,7 @@ async fn a_clock_stepped_two_days_ahead_and_put_right_lets_nothing_out_before_it
         let (drill, clock) = stepped().await;
         let (one, other) = drill.pair().await;
         let count = loaded(&drill).await;
-        // Due in hours: by a clock that is two days ahead all of it is overdue.
+        // Due in hours: by a clock two days ahead all messages are overdue.
         let (now, since) = (drill.stand().now_ms().await, Instant::now());
         drill.put((0..2_000).map(|n| now + HOUR_MS + n * 7_001)).await;
         clock.set_offset_ms(2 * DAY_MS);
@@ -108,11 +106,10 @@ async fn a_clock_stepped_two_days_ahead_and_put_right_lets_nothing_out_before_it
         }
         held_and_let_go(&[&one, &other]).await;
         assert_eq!(drill.stand().ready().await, count, "messages of tomorrow went out by a wrong clock");
-        // Their time comes with nobody stepping anything: the timers start over, as after a night.
+        // Their time comes without a step: the timers start over, as after a night.
         one.stop().await;
         other.stop().await;
         clock.set_offset_ms(6 * i64::try_from(HOUR_MS).unwrap());
-        // All that went before is part of how late they are by now.
         let overdue = Duration::from_millis(5 * HOUR_MS) + since.elapsed();
         let next = drill.timer("next").await;
         next.owns(8).await;

@@ -16,11 +16,11 @@ use delayq_timer::{Membership, TimerConfig};
 use std::time::Duration;
 
 const SHARDS: u16 = 6;
-/// So many that each shard has some.
+/// Enough that each shard has some.
 const MESSAGES: u64 = 100;
-/// So many that a move of their shard lasts for longer than a timer waits for its next try.
+/// Enough that a move of their shard lasts longer than a timer's wait before its next try.
 const FAR_AWAY: u64 = 20_000;
-/// Of these one is due in each 10 ms, before, during and after a move.
+/// One due in each 10 ms, before, during and after a move.
 const NEAR: u64 = 600;
 
 fn slot(shard: u16) -> u16 {
@@ -70,7 +70,7 @@ async fn shards_that_are_held_go_on_at_the_node_that_they_move_to() {
     timer.stop().await;
 }
 
-/// Puts messages of these due times into shard 0; an id tells the due time, and the number from `first` on.
+/// Puts messages with these due times into shard 0; an id contains the due time, and a number from `first` on.
 async fn put_into_first(producer: &Producer, first: usize, due: impl IntoIterator<Item = u64>) {
     let shards = ShardCount::new(SHARDS).unwrap();
     let mut names = (0..).map(|n| format!("group-{n}"));
@@ -84,7 +84,6 @@ async fn put_into_first(producer: &Producer, first: usize, due: impl IntoIterato
     }
 }
 
-/// How late messages were when a slot had moved, after a move there and one back.
 async fn moved() -> Timing {
     let cluster = RedisCluster::start().await;
     let (client, _, producer) = created(settings(cluster.url(), SHARDS)).await;
@@ -111,7 +110,7 @@ async fn moved() -> Timing {
         became.sort();
         let is_each_once = became.windows(2).all(|pair| pair[0].id != pair[1].id);
         assert!(is_each_once && became.len() == count, "more became ready than was put");
-        // What is due while the slot is on its way is ready once it has moved.
+        // A message due during the move is ready after the move.
         let late = became.iter().filter(|became| became.due_ms >= began).map(|became| {
             let late = became.late_us();
             late.min(became.ready_us.saturating_sub(ended * 1000))

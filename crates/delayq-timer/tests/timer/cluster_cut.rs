@@ -1,4 +1,4 @@
-//! A timer that does not reach one master of a Redis Cluster: timers that do get its shards.
+//! A timer that does not reach one master of a Redis Cluster: timers with a connection get its shards.
 
 use crate::bounds::CUT_FROM_NODE;
 use crate::fleet::TIMES;
@@ -21,14 +21,13 @@ use std::ops::Range;
 use std::time::Duration;
 
 const SHARDS: u16 = 12;
-/// How long messages become due while the master is cut off, one in 50 ms.
+/// Time for which messages become due during the cut, one in 50 ms.
 const CUT_FOR_MS: u64 = 12_000;
 
 /// A cluster whose masters announce the proxies in front of them, and an etcd.
 struct Scene {
     cluster: RedisCluster,
     proxies: Vec<Proxy>,
-    /// Of each shard its master.
     masters: Vec<usize>,
     etcd: EtcdCluster,
     admin: Admin,
@@ -65,7 +64,6 @@ impl Scene {
         Self { cluster, proxies, masters, etcd: EtcdCluster::start_one().await, admin, producer }
     }
 
-    /// A timer of this process.
     async fn timer(&self, name: &str) -> Running {
         let mut settings: Settings = settings(url(&self.proxies), SHARDS);
         settings.link = settings.link.deadline(TIMES.call).connect_timeout(TIMES.call);
@@ -77,7 +75,7 @@ impl Scene {
         start(polling(TIMES.poll), client, Membership::Etcd(Box::new(cluster))).await.unwrap()
     }
 
-    /// A timer as a process of its own, which a proxy can tell from the others.
+    /// A proxy can tell a process from the other timers.
     fn process(&self) -> Process {
         let ms = |time: Duration| format!("{}ms", time.as_millis());
         Binary::new("delayq-timer")
@@ -94,7 +92,7 @@ impl Scene {
             .start()
     }
 
-    /// The shards that Redis knows as this owner's; none while a master does not say.
+    /// The shards of this owner, by Redis; `None` while a master does not answer.
     async fn owned_by(&self, name: &str) -> Option<Vec<u16>> {
         let all: Vec<ShardId> = (0..SHARDS).map(ShardId::new).collect();
         let seen = self.admin.overview_of(&all).await.into_iter().collect::<Result<Vec<_>, _>>().ok()?;
@@ -102,7 +100,7 @@ impl Scene {
         Some(owners.filter(|(_, seen)| seen.owner == name).map(|(shard, _)| shard).collect())
     }
 
-    /// Waits until the three timers have a third of the shards each; returns those of the process.
+    /// Each of the three timers has a third; returns the shards of the process.
     async fn shared(&self) -> Vec<u16> {
         wait_for("the shards to be shared", LONG, async || {
             for name in ["one", "other"] {
@@ -113,8 +111,7 @@ impl Scene {
         .await
     }
 
-    /// Puts messages due in each 50 ms of this time into these shards of a master, and returns how late they became ready at
-    /// most.
+    /// Puts messages due in each 50 ms of this time into these shards of a master, and returns the maximum lateness.
     async fn lateness(&self, master: usize, shards: &[u16], due: Range<u64>) -> Duration {
         let count = ShardCount::new(SHARDS).unwrap();
         let is_there = |id: &String| shards.contains(&count.shard_of_name(id).get());
@@ -140,13 +137,11 @@ impl Scene {
     }
 }
 
-/// The address of the cluster through these proxies.
 fn url(proxies: &[Proxy]) -> String {
     let nodes: Vec<String> = proxies.iter().map(Proxy::address).collect();
     format!("redis+cluster://{}", nodes.join(","))
 }
 
-/// One of three timers is cut off from a master of which it has shards: the one that leads, or another.
 async fn one_is_cut_off(leader: bool) -> Timing {
     let scene = Scene::new().await;
     let mut first = None;

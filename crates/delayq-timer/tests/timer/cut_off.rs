@@ -1,4 +1,4 @@
-//! A timer cut off from etcd, from Redis, from both: what it owned goes on elsewhere, and what it sends late moves nothing.
+//! A timer cut off from etcd, Redis or both: another timer continues, and late calls move nothing.
 
 use crate::bounds::{BLACK_HOLE, CUT_FROM_BOTH, CUT_FROM_ETCD, CUT_FROM_REDIS};
 use crate::drill::Drill;
@@ -10,9 +10,10 @@ use delayq_tests::timing::conclusive;
 
 const SHARDS: u16 = 16;
 
-/// A timer behind proxies and one that is not, and a way to cut the first one off.
+/// A timer behind proxies, another timer without proxies, and a way to cut the first off.
 ///
-/// A field left out of a pattern is dropped with the statement, and a proxy with it resets what goes through it: name all.
+/// A field left out of a pattern is dropped with the statement, and a dropped proxy resets its connections:
+/// name all fields.
 struct Scene {
     drill: Drill,
     to_etcd: Proxy,
@@ -40,7 +41,7 @@ async fn a_timer_cut_off_from_etcd_alone_goes_on_and_is_fenced_when_its_shards_a
         let load = drill.load().await;
         to_etcd.set_both(Flow::Hold);
         cut.reaches("delayq_timer_degraded", 1.0).await;
-        // Its lease runs out in etcd, and the other takes over; both believe that they own the shards.
+        // The lease runs out in etcd, and the other timer takes over; both consider themselves owners.
         well.owns(SHARDS).await;
         cut.exceeds("delayq_timer_fenced_total", 0.0).await;
         drill.flows().await;
@@ -113,7 +114,7 @@ async fn a_timer_cut_off_from_both_is_replaced_and_what_it_sent_late_moves_nothi
         to_etcd.set_both(Flow::Hold);
         well.owns(SHARDS).await;
         drill.flows().await;
-        // Now the pumps that were held arrive, with the epochs of then.
+        // Now the held pumps arrive, with their old epochs.
         to_redis.mend().await;
         drill.flows().await;
         to_etcd.mend().await;

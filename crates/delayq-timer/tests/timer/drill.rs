@@ -1,4 +1,4 @@
-//! One fault under load: a deployment and its etcd, timers, a stream of messages, and at its end the judgement.
+//! One fault under load: a deployment and its etcd, timers, a stream of messages, and the final judgement.
 
 use crate::bounds::Bound;
 use crate::fleet::{Fleet, Route};
@@ -19,13 +19,12 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// How often the load puts, how many at a time, and how soon and how spread they are due.
+/// Interval of the load's puts, messages a put, and the start and spread of their due times.
 const LOAD_EVERY: Duration = Duration::from_millis(25);
 const LOAD_BATCH: u64 = 10;
 const LOAD_AHEAD_MS: u64 = 150;
 const LOAD_SPREAD_MS: u64 = 300;
 
-/// A fault and all that looks on at it.
 pub(crate) struct Drill {
     pub(crate) fleet: Fleet,
     history: Arc<History>,
@@ -36,17 +35,14 @@ pub(crate) struct Drill {
     numbers: Arc<AtomicUsize>,
 }
 
-/// Messages that are put, and become due, for as long as this runs: 400 a second.
 pub(crate) struct Load {
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
-/// What the judge saw, beyond that it was good.
 pub(crate) struct Verdict {
-    /// How many pumps with an old epoch Redis ran; none of them moved anything.
+    /// Pumps with an old epoch that Redis ran; none of them moved anything.
     pub(crate) fenced: usize,
-    /// Whether the bound was kept, or nobody can tell.
     pub(crate) timing: Timing,
 }
 
@@ -64,27 +60,24 @@ impl Drill {
         &self.fleet.stand
     }
 
-    /// A timer that is a member.
     pub(crate) async fn timer(&self, name: &str) -> Running {
         self.timer_by(name, self.fleet.direct()).await
     }
 
-    /// A timer that goes other ways to etcd and Redis.
     pub(crate) async fn timer_by(&self, name: &str, route: Route) -> Running {
         let timer = self.fleet.timer_by(name, route).await;
         self.timers.lock().unwrap().push(timer.metrics.clone());
         timer
     }
 
-    /// Two timers that share the shards.
     pub(crate) async fn pair(&self) -> (Running, Running) {
         let (one, other) = (self.timer("one").await, self.timer("other").await);
         self.fleet.share(&[&one, &other]).await;
         (one, other)
     }
 
-    /// Waits until every shard has one owner and each of these some: under a load the plan balances what the shards
-    /// carry, and not how many they are.
+    /// Waits until every shard has one owner and each timer has some shards: under a load the plan balances
+    /// the load of the shards, not their number.
     pub(crate) async fn settled(&self, timers: &[&Running]) {
         wait_until("the shards to be settled", LONG, || async {
             let owned: Vec<f64> = timers.iter().map(|timer| timer.metric("delayq_timer_shards")).collect();
@@ -94,7 +87,6 @@ impl Drill {
         .await;
     }
 
-    /// Begins a load, and waits until it flows.
     pub(crate) async fn load(&self) -> Load {
         let (stop, stopped) = watch::channel(false);
         let (producer, client) = (self.stand().producer.clone(), self.stand().client.clone());
@@ -112,31 +104,27 @@ impl Drill {
         Load { stop, task }
     }
 
-    /// Waits until messages that are put from now on have become ready.
     pub(crate) async fn flows(&self) {
         let ready = self.stand().ready().await;
         wait_until("the load to flow", SHORT, || async { self.stand().ready().await > ready + 100 }).await;
     }
 
-    /// Puts a message for each due time.
     pub(crate) async fn put(&self, due: impl IntoIterator<Item = u64>) {
         put(&self.stand().producer, &self.history, &self.numbers, due).await;
     }
 
-    /// How many messages were put and accepted so far.
     pub(crate) fn accepted(&self) -> usize {
         let accepted = |event: &Event| matches!(event, Event::Put { answer: Answer::Ok, .. });
         self.history.events().iter().filter(|event| accepted(event)).count()
     }
 
-    /// Waits until everything is ready, and lets the invariants decide: nothing lost (I1), unexpected (I2) or early
-    /// (I4), nothing twice (I6), nothing later than the bound and the machine explain (I7), and one effective owner a
-    /// shard (I8).
+    /// Waits until everything is ready, and lets the invariants decide: nothing lost (I1), unexpected (I2) or
+    /// early (I4), nothing twice (I6), nothing later than the bound and the machine explain (I7), and one
+    /// effective owner a shard (I8).
     pub(crate) async fn judge(&self, bound: &Bound) -> Verdict {
         self.judge_within(bound.fault, bound.late(self.fleet.times)).await
     }
 
-    /// As [`Self::judge`], with a bound of the test's own.
     pub(crate) async fn judge_within(&self, what: &str, late: Duration) -> Verdict {
         let count = self.accepted();
         wait_until("everything to be ready", late + LONG, || async { self.stand().ready().await >= count })
@@ -158,14 +146,14 @@ impl Drill {
         Verdict { fenced, timing }
     }
 
-    /// A bound, and with it what the machine itself may have kept waiting; what lies between the two is inconclusive. Programs for a core or the disk, and a thread
-    /// that only sleeps and asks. A shard that moves goes through four hands, any of which may have met the longest pause:
-    /// who gives it, etcd, who takes it, and Redis; and etcd waits twice for the disk.
+    /// The bound plus the possible delays of the machine; a time between the two is inconclusive. Two threads
+    /// measure the machine: one sleeps and asks Redis, the other waits for the disk. A moved shard passes
+    /// through four hands, each of which may meet the longest pause: the old owner, etcd, the new owner, and
+    /// Redis. etcd waits twice for the disk.
     fn allow(&self, bound: Duration) -> Duration {
         self.stall.allow(bound) + 4 * self.pulse.pause() + 2 * self.pulse.sync()
     }
 
-    /// Judges something else that took its time.
     pub(crate) fn within(&self, what: &str, took: Duration, bound: Duration) -> Timing {
         Timing::of(what, took, bound, self.allow(bound))
     }
@@ -185,8 +173,8 @@ impl Drill {
         Timing::of(what, Duration::from_millis(at(1000)), bound, permitted)
     }
 
-    /// The timers' own histogram must not say more than the reader, nor anything beyond the bound. It may say less: a
-    /// timer that died, or an answer that did, took its count along.
+    /// The timers' own histogram must count no more than the reader, and nothing beyond the bound. A smaller
+    /// count is possible: a timer that died, or a lost answer, took its count along.
     fn judge_histogram(&self, count: usize, permitted: Duration) {
         let (mut within, mut all) = (0.0, 0.0);
         for metrics in self.timers.lock().unwrap().iter() {
@@ -213,7 +201,6 @@ impl Drill {
 // === impl Load ===
 
 impl Load {
-    /// Puts no more, and waits until what was put has its answers.
     pub(crate) async fn stop(self) {
         self.stop.send_replace(true);
         self.task.await.unwrap();
@@ -245,14 +232,13 @@ async fn put(
     }
 }
 
-/// Redis's clock, as soon as it answers: two hundred timers may keep it waiting.
+/// Redis's clock, as soon as Redis answers: two hundred timers may delay the answer.
 async fn now_ms(client: &Client) -> u64 {
     let admin = Admin::new(client.clone());
     let look = async || Some(admin.overview_of(&[ShardId::new(0)]).await.remove(0).ok()?.now.millis().get());
     wait_for("Redis's clock", LONG, look).await
 }
 
-/// How late a message became ready; its id begins with its due time.
 fn late_ms(delivery: &Event) -> u64 {
     let Event::Delivery { id, ready_ms, .. } = delivery else { panic!("only deliveries are late") };
     let due: u64 = id.split('-').next().unwrap().parse().unwrap();

@@ -1,4 +1,4 @@
-//! etcd breaks while messages become due: what is owned is pumped on, and nothing of it is late.
+//! etcd breaks while messages become due: owners continue to pump, and no message is late.
 
 use crate::bounds::{ETCD_GONE, ETCD_LEADER_LOST, ETCD_RESTARTED, KILLED_WITH_ETCD_LEADER, NOBODY};
 use crate::drill::Drill;
@@ -15,14 +15,12 @@ async fn three() -> Drill {
     Drill::new(Fleet::with_three(SHARDS).await).await
 }
 
-/// Until each of them has been heard by etcd again.
 async fn trusted(timers: &[&Running]) {
     for timer in timers {
         timer.reaches("delayq_timer_degraded", 0.0).await;
     }
 }
 
-/// A new timer is taken in: etcd does more than answer, it works.
 async fn takes_in_a_third(drill: &Drill, one: &Running, other: &Running) {
     let third = drill.timer("third").await;
     drill.settled(&[one, other, &third]).await;
@@ -55,7 +53,7 @@ async fn an_etcd_leader_cut_off_from_its_peers_makes_nothing_late() {
         let load = drill.load().await;
         let etcd = &drill.fleet.etcd;
         let leader = etcd.leader().await;
-        // Its clients still reach it, and it cannot answer them: it is the others that must be found.
+        // The isolated leader still accepts its clients, and cannot answer: the clients must find the other servers.
         etcd.isolate(leader);
         wait_until("another leader", SHORT, || async { etcd.leaders().await.iter().any(|&n| n != leader) })
             .await;
@@ -125,7 +123,7 @@ async fn with_every_etcd_member_frozen_what_is_owned_is_pumped_on_time() {
         drill.flows().await;
         drill.fleet.etcd.thaw();
         trusted(&[&one, &other]).await;
-        // The leases may have run out in etcd meanwhile, or be found renewed: both end with two that share.
+        // The leases may have run out in etcd meanwhile, or still be alive: in both cases two timers share in the end.
         drill.settled(&[&one, &other]).await;
         drill.flows().await;
         load.stop().await;
@@ -143,12 +141,12 @@ async fn a_shard_that_loses_its_owner_while_etcd_is_gone_is_pumped_by_a_timer_th
         one.reaches("delayq_timer_degraded", 1.0).await;
         let listening = listeners(drill.stand()).await;
         other.kill().await;
-        // Its thread ends where it waits: with its last connection.
+        // The thread of the killed timer ends in its wait, with its last connection.
         wait_until("the killed timer to be gone", SHORT, || async {
             listeners(drill.stand()).await < listening
         })
         .await;
-        // Late enough to be put before it is due, also where that takes its time: what is due already needs no pump.
+        // Late enough that a slow put still comes before the due time: a due message needs no pump.
         drill.put(vec![drill.stand().now_ms().await + 5_000; 200]).await;
         let timing = drill.judge(&NOBODY).await.timing;
         one.exceeds("delayq_timer_rescued_total", 0.0).await;

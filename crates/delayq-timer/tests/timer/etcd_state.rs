@@ -1,4 +1,4 @@
-//! What etcd holds is taken away while messages become due: a lease, everything, the history, the tokens.
+//! etcd loses its content while messages become due: a lease, everything, the history, the tokens.
 
 use crate::bounds::{ETCD_COMPACTED, ETCD_REBUILT, LEASE_REVOKED, TOKEN_LOST};
 use crate::drill::Drill;
@@ -22,7 +22,6 @@ async fn a_lease_revoked_by_hand_is_noticed_and_the_shards_go_on() {
         let members = drill.fleet.etcd.keys("/delayq/dq/timer/members/").await;
         let lease = members.first().unwrap().rsplit('-').next().unwrap();
         drill.fleet.etcd.ctl(&["lease", "revoke", lease]).await;
-        // It joins again, under another lease.
         wait_until("a new registration", SHORT, || async {
             let now = drill.fleet.etcd.keys("/delayq/dq/timer/members/").await;
             now.len() == 2 && now != members
@@ -62,7 +61,8 @@ async fn an_etcd_emptied_and_rebuilt_is_joined_again_and_no_epoch_falls() {
     conclusive(async || {
         let mut drill = Drill::new(Fleet::with(SHARDS).await).await;
         let (one, other) = drill.pair().await;
-        // Revisions far beyond those that the rebuilt one will have: a member that waits for them waits for ever.
+        // Revisions far beyond the future revisions of the rebuilt etcd: a member that waited for the old
+        // revisions would wait for ever.
         drill.fleet.etcd.put_all(&(0..500).map(|n| format!("elsewhere/{n}")).collect::<Vec<_>>()).await;
         let load = drill.load().await;
         let before = one.metric("delayq_timer_epoch") + other.metric("delayq_timer_epoch");
@@ -75,7 +75,7 @@ async fn an_etcd_emptied_and_rebuilt_is_joined_again_and_no_epoch_falls() {
         .await;
         drill.settled(&[&one, &other]).await;
         drill.flows().await;
-        // Equal where each keeps the shards that it had.
+        // Equal if each timer keeps its shards.
         assert!(one.metric("delayq_timer_epoch") + other.metric("delayq_timer_epoch") >= before);
         load.stop().await;
         drill.judge(&ETCD_REBUILT).await.timing
@@ -87,7 +87,7 @@ async fn an_etcd_emptied_and_rebuilt_is_joined_again_and_no_epoch_falls() {
 async fn a_history_compacted_under_a_watch_makes_nothing_late() {
     conclusive(async || {
         let mut fleet = Fleet::with(SHARDS).await;
-        // So long that no keep-alive falls into the pause: what ends is the watch, and not the trust.
+        // So long that no keep-alive falls into the pause: the watch ends, and not the trust.
         fleet.times.lease = Duration::from_secs(30);
         let drill = Drill::new(fleet).await;
         let proxy = Proxy::start(&drill.fleet.etcd.members()[0].address());
@@ -108,8 +108,8 @@ async fn a_history_compacted_under_a_watch_makes_nothing_late() {
     .await;
 }
 
-/// Writes more over the drains than a connection and etcd hold back for one watcher that does not read: first more than the
-/// two megabytes that a client lets come on one stream, then more messages than etcd keeps.
+/// Writes more over the drains than a connection and etcd hold back for one unread watch: first more than the
+/// two megabytes that a client accepts on one stream, then more messages than etcd keeps.
 async fn fill_a_watch_of_drains(etcd: &EtcdCluster) {
     let drains = "/delayq/dq/timer/drains";
     let long = format!(r#"{{"format":1,"members":{{"{}":{{"since_ms":0}}}}}}"#, "x".repeat(50_000));
@@ -121,7 +121,6 @@ async fn fill_a_watch_of_drains(etcd: &EtcdCluster) {
     }
 }
 
-/// Switches authentication on: root, and a user `timer` that may use delayq's prefix only.
 pub(crate) async fn secure(etcd: &mut EtcdCluster, operator: &[&str]) {
     for words in [
         &["user", "add", "root:root-password"][..],
@@ -148,7 +147,7 @@ async fn a_token_that_died_with_etcd_is_asked_for_again_and_nothing_is_late() {
         let load = drill.load().await;
         drill.fleet.etcd.member(0).kill().await;
         drill.fleet.etcd.member(0).resume().await;
-        // A third joins with a new token; that the others give it shards proves theirs.
+        // A third timer joins with a new token; shards from the others prove that their tokens work.
         let third = drill.timer("third").await;
         drill.settled(&[&one, &other, &third]).await;
         drill.flows().await;

@@ -1,4 +1,4 @@
-//! What each fault of Redis costs a single timer, and that nothing is lost or early meanwhile.
+//! The cost of each Redis fault for a single timer; nothing is lost or early meanwhile.
 
 use crate::bounds::WAKE_LOST;
 use crate::fleet::TIMES;
@@ -54,7 +54,7 @@ async fn a_single_timer_of_many_shards_ends_soon_though_redis_is_frozen() {
         stand.server.freeze();
         let asked = Instant::now();
         timer.stop().await;
-        // The calls that are out have to run into their deadline, and each of three farewells takes half a second.
+        // Open calls have to run into their deadline, and each of three farewells takes half a second.
         stall.judge("ending", asked.elapsed(), Duration::from_secs(5))
     })
     .await;
@@ -86,7 +86,6 @@ async fn a_redis_that_came_back_empty_is_not_served_and_not_filled() {
     timer.reaches("delayq_timer_shards", 0.0).await;
     assert!(timer.unready().await.contains("does not exist"));
     assert_eq!(stand.server.command::<u64>(&["DBSIZE"]).await, 0, "a timer creates no shards");
-    // Once the data is there again, it goes on.
     Admin::new(stand.client.clone()).init().await.unwrap();
     timer.owns(4).await;
     timer.is_ready().await;

@@ -8,7 +8,7 @@ use delayq_tests::deadline::{LONG, wait_until};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Puts messages due at random ms at this rate, all before the first is due, and waits until that is soon.
+/// Puts messages due at random ms at this rate, all before the first is due, and waits until shortly before that time.
 async fn steady(stand: &Stand, a_second: u64, seconds: u64, ahead: Duration) -> usize {
     let start = stand.now_ms().await + ahead.as_millis() as u64;
     let span = seconds * 1_000;
@@ -58,7 +58,7 @@ async fn figures_of_steady_lateness_with_many_shards_on_one_timer() {
         let stand = Stand::new(shards).await;
         let timer = stand.timer().await;
         println!("{shards} shards on one timer");
-        // Long enough for every shard to be looked at twice.
+        // Long enough for two looks at every shard.
         steady_run(&stand, 1_000, 12, &[&timer]).await;
         timer.stop().await;
     }
@@ -77,7 +77,7 @@ async fn steady_run(stand: &Stand, rate: u64, seconds: u64, timers: &[&Running])
     calls(timers);
 }
 
-/// The latenesses of the messages due in that second of all whose p99 is the least: what others on the machine spared.
+/// Latenesses of the due second with the least p99, which other programs on the machine disturbed least.
 fn calmest_second(became: &[Became]) -> Vec<u64> {
     let mut seconds: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for message in became {

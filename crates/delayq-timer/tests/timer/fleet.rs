@@ -1,4 +1,4 @@
-//! Several timers that share a deployment by a real etcd.
+//! Several timers that share a deployment through a real etcd.
 
 use crate::bounds::Times;
 use crate::stand::{Running, Stand, polling, start};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::JoinHandle;
 
-/// Short ones, so that what has to run out does so soon. etcd grants no lease below 2 s.
+/// Short times, so that expiries come soon. etcd grants no lease below 2 s.
 pub(crate) const TIMES: Times = Times {
     lease: Duration::from_secs(2),
     poll: Duration::from_millis(250),
@@ -23,20 +23,15 @@ pub(crate) const TIMES: Times = Times {
     lock: Duration::from_secs(1),
 };
 
-/// A deployment with an etcd of its own.
 pub(crate) struct Fleet {
     pub(crate) stand: Stand,
     pub(crate) etcd: EtcdCluster,
     pub(crate) times: Times,
-    /// How long a call of etcd may take.
     pub(crate) etcd_call: Duration,
-    /// User and password.
     pub(crate) credentials: Option<(String, Secret)>,
-    /// Held by fleets that run one at a time.
     _turn: Option<MutexGuard<'static, ()>>,
 }
 
-/// How a timer reaches etcd and Redis.
 pub(crate) struct Route {
     pub(crate) etcd: Vec<String>,
     pub(crate) client: Client,
@@ -45,13 +40,12 @@ pub(crate) struct Route {
 // === impl Fleet ===
 
 impl Fleet {
-    /// With so many shards and an etcd of one member.
     pub(crate) async fn with(shards: u16) -> Self {
         Self::on(Stand::new(shards).await, EtcdCluster::start_one().await)
     }
 
-    /// The same for bounds of milliseconds on hundreds of shards: with an etcd whose disk is quick, and one at a time, because
-    /// two would make each other late.
+    /// For bounds of milliseconds on hundreds of shards: an etcd with a quick disk, and one fleet at a time,
+    /// since two would make each other late.
     pub(crate) async fn with_quick_etcd(shards: u16) -> Self {
         static TURN: Mutex<()> = Mutex::const_new(());
         let turn = TURN.lock().await;
@@ -59,7 +53,6 @@ impl Fleet {
         Self { _turn: Some(turn), ..Self::on(Stand::new(shards).await, etcd) }
     }
 
-    /// With so many shards and an etcd of three members.
     pub(crate) async fn with_three(shards: u16) -> Self {
         Self::on(Stand::new(shards).await, EtcdCluster::start_three().await)
     }
@@ -69,12 +62,10 @@ impl Fleet {
         Self { stand, etcd, times: TIMES, etcd_call, credentials: None, _turn: None }
     }
 
-    /// The way without anything in between.
     pub(crate) fn direct(&self) -> Route {
         Route { etcd: self.etcd.endpoints(), client: self.stand.client.clone() }
     }
 
-    /// A client with a connection of its own to this address of the Redis, such as a proxy's.
     pub(crate) fn client_at(&self, address: &str) -> Client {
         let mut settings = settings(self.stand.server.url_through(address), self.stand.shards);
         let call = self.times.call;
@@ -82,17 +73,15 @@ impl Fleet {
         Client::new(settings)
     }
 
-    /// A timer that is a member.
     pub(crate) async fn timer(&self, name: &str) -> Running {
         self.timer_by(name, self.direct()).await
     }
 
-    /// What an operator asks of the timers.
     pub(crate) fn operator(&self) -> Operator {
         Operator::new(&self.member("operator", &self.direct())).unwrap()
     }
 
-    /// A member that claims its shards and pumps none of them, until it is aborted.
+    /// A member that claims its shards and pumps none of them, until aborted.
     pub(crate) async fn idler(&self, name: &str) -> JoinHandle<()> {
         let handle = Cluster::join(self.member(name, &self.direct())).await.unwrap();
         let (owner, name) = (Owner::new(self.stand.client.clone()), name.to_owned());
@@ -122,7 +111,6 @@ impl Fleet {
         ClusterConfig::new(&etcd, &deployment, name)
     }
 
-    /// A timer that goes these ways.
     pub(crate) async fn timer_by(&self, name: &str, route: Route) -> Running {
         let mut cluster = self.member(name, &route);
         cluster.join_deadline = LONG;
@@ -131,7 +119,6 @@ impl Fleet {
         start(config, route.client, Membership::Etcd(Box::new(cluster))).await.unwrap()
     }
 
-    /// Waits until each owns its part of the shards.
     pub(crate) async fn share(&self, timers: &[&Running]) {
         let each = self.stand.shards / timers.len() as u16;
         wait_until("the shards to be shared", SHORT, || async {

@@ -12,7 +12,6 @@ use delayq_timer::{Membership, TimerConfig};
 
 const SHARDS: u16 = 4;
 
-/// A fleet, and the Redis of another deployment with the same name and numbers.
 struct Scene {
     fleet: Fleet,
     other: Stand,
@@ -25,14 +24,12 @@ impl Scene {
         Self { fleet: Fleet::with(SHARDS).await, other: Stand::new(SHARDS).await }
     }
 
-    /// A timer of the other deployment, at the same etcd.
     async fn stray(&self) -> Running {
         let route = Route { etcd: self.fleet.etcd.endpoints(), client: self.other.client.clone() };
         self.fleet.timer_by("stray", route).await
     }
 }
 
-/// The first digits of the identity of a deployment.
 async fn short(client: &Client) -> String {
     Admin::new(client.clone()).identify().await.unwrap().short()
 }
@@ -58,7 +55,7 @@ async fn two_deployments_of_one_name_on_one_etcd_stay_two_and_the_second_is_told
     let soon = scene.fleet.stand.now_ms().await + 200;
     let count = scene.fleet.stand.put((0..40).map(|n| soon + n)).await;
     scene.fleet.stand.all_ready(count).await;
-    // The other deployment is not left alone: what is long overdue there is pumped.
+    // The stray timer still pumps long overdue messages of its own deployment.
     let soon = scene.other.now_ms().await + 100;
     scene.other.put([soon]).await;
     wait_until("what is overdue to be pumped", LONG, async || scene.other.ready().await == 1).await;

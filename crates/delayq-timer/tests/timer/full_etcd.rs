@@ -10,17 +10,15 @@ use delayq_tests::timing::conclusive;
 
 const SHARDS: u16 = 12;
 const TIMERS: usize = 6;
-/// etcd's quota: what is there already fits, and what fills the rest is a few of the values below.
+/// etcd's quota: the existing keys fit, and a few of the values below fill the rest.
 const QUOTA: &str = "2000000";
 const VALUE_BYTES: usize = 100_000;
 
-/// Fills an etcd until it takes no more.
 async fn fill(etcd: &EtcdCluster) {
     let value = "x".repeat(VALUE_BYTES);
     while etcd.try_ctl(&["put", "elsewhere", &value]).await.is_ok() {}
 }
 
-/// Makes room in it again.
 async fn make_room(etcd: &EtcdCluster) {
     etcd.compact().await;
     etcd.ctl(&["defrag"]).await;
@@ -50,7 +48,6 @@ async fn half_of_six_timers_killed_while_etcd_takes_no_writes_leave_no_shard_to_
         all(&timers, "every timer to name the alarm", names_the_alarm).await;
         let left = timers.split_off(TIMERS / 2);
         for timer in timers {
-            // The first of them leads.
             timer.kill().await;
         }
         let due = drill.stand().now_ms().await + 500;

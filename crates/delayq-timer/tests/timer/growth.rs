@@ -1,4 +1,4 @@
-//! A deployment that gets more shards under load, with real timers: nothing is lost, doubled or early, and hardly late.
+//! A deployment grows under load, with real timers: nothing is lost, doubled or early, and hardly late.
 
 use crate::load::{self, Load};
 use crate::stand::{Running, Stand, client, start};
@@ -11,7 +11,6 @@ use delayq_tests::shared;
 use delayq_timer::{Membership, TimerConfig};
 use std::time::Duration;
 
-/// Puts before each growth, and after the last one.
 const PUTS: usize = 1_500;
 
 /// Puts, cancels, reschedules and delivers while the deployment grows from 4 shards to 8 and from 8 to 12.
@@ -48,7 +47,6 @@ async fn deployment() -> Stand {
     Stand::new(4).await
 }
 
-/// A timer whose configuration says 4 shards, in a fleet of this test's own.
 async fn member(stand: &Stand, fleet: &Namespace, name: &str) -> Running {
     let client = client(&stand.server.url(), 4);
     let etcd = EtcdConfig::at(shared::etcd_endpoints().await).unwrap();
@@ -61,7 +59,6 @@ fn fleet() -> Namespace {
     Namespace::new(shared::namespace()).unwrap()
 }
 
-/// Waits until each of two timers owns so many shards.
 async fn share(timers: &[Running; 2], each: u16) {
     wait_until("the shards to be shared", SHORT, || async { timers.iter().all(|timer| owns(timer) == each) })
         .await;
@@ -81,7 +78,7 @@ async fn timers_of_a_fleet_share_the_shards_of_a_growth_under_load() {
     let timers = [member(&stand, &fleet, "one").await, member(&stand, &fleet, "two").await];
     share(&timers, 2).await;
     grows_under_load(&stand, &timers, Duration::from_secs(5)).await;
-    // Under a load the plan balances what the shards carry, and not how many they are.
+    // Under a load the plan balances the load of the shards, not their number.
     wait_until("both to have a share", SHORT, || async {
         let owned: Vec<u16> = timers.iter().map(owns).collect();
         owned.iter().all(|&n| n >= 1) && owned.iter().sum::<u16>() == 12
@@ -97,7 +94,7 @@ async fn a_timer_that_has_nothing_to_do_follows_as_well() {
     let stand = deployment().await;
     let timer = stand.timer().await;
     Admin::new(client(&stand.server.url(), 4)).grow(count(9), |_| {}).await.unwrap();
-    // Long before its next poll, five seconds after the last one.
+    // Long before the timer's next poll, five seconds after the last.
     wait_until("the new shards to be owned", Duration::from_secs(3), || async { owns(&timer) == 9 }).await;
     timer.stop().await;
 }

@@ -1,4 +1,4 @@
-//! What a timer costs while there is nothing to do.
+//! The cost of a timer without work.
 
 use crate::stand::{Stand, polling};
 use delayq_tests::deadline::{LONG, wait_until};
@@ -13,7 +13,7 @@ async fn an_idle_shard_costs_one_poll_at_a_time() {
     let far = stand.now_ms().await + 86_400_000;
     stand.put((0..1_000).map(|n| far + n)).await;
     let timer = stand.timer_with(polling(POLL), "one").await;
-    // The first stretches may still have something of the start in them, such as a subscription that came late.
+    // The first stretches may still contain work of the start, such as a late subscription.
     let quiet = Cell::new(0);
     wait_until("three stretches in a row with nothing but polls", LONG, || async {
         let (before, since) = (stand.server.scripts_run().await, Instant::now());

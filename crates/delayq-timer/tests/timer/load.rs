@@ -1,4 +1,4 @@
-//! The load: producers and consumers, each with a client of its own that is configured for 4 shards.
+//! The load: producers and consumers, each with its own client, configured for 4 shards.
 
 use crate::stand::client;
 use delayq::{
@@ -16,7 +16,6 @@ use tokio::task::JoinHandle;
 const PRODUCERS: usize = 4;
 const CONSUMERS: usize = 2;
 
-/// A load that runs.
 pub(crate) struct Load {
     shared: Arc<Shared>,
     producers: Vec<JoinHandle<()>>,
@@ -31,7 +30,6 @@ struct Shared {
     stopping: AtomicBool,
 }
 
-/// A producer, which remembers what it may change.
 struct Party {
     number: usize,
     client: Client,
@@ -39,7 +37,6 @@ struct Party {
     shared: Arc<Shared>,
 }
 
-/// A message, and what is to be remembered of it.
 #[derive(Clone)]
 struct Planned {
     body: String,
@@ -77,12 +74,11 @@ impl Load {
         Self { shared, producers, consumers }
     }
 
-    /// Waits until so many messages were put.
     pub(crate) async fn reaches(&self, puts: usize) {
         wait_until("the puts", LONG, || async { self.shared.puts.load(Ordering::Relaxed) >= puts }).await;
     }
 
-    /// Stops putting, and waits until every message is delivered or cancelled: what happened.
+    /// Returns the history once every message is delivered or cancelled.
     pub(crate) async fn drain(self) -> History {
         self.shared.stopping.store(true, Ordering::Relaxed);
         for producer in self.producers {
@@ -128,21 +124,20 @@ impl Party {
         lasting.iter().for_each(|id| self.cancelled(id, true));
     }
 
-    /// A few messages of each kind, and changes to some of them.
     async fn turn(&self, turn: usize) {
         let soon = self.now().await + Duration::from_millis(300);
         let name = |kind: &str| format!("{kind}-{}-{turn}", self.number);
         let own = |kind: &str| self.plan(name(kind), soon).with(|message| message.id(name(kind)).unwrap());
         let group = Group::new(format!("user-{}", turn % 50)).unwrap();
         let grouped = |kind: &str| own(kind).with(|message| message.with_group(group.clone()));
-        // Delivered as they are: an own id, one in a group, a generated one, several of them together.
+        // Delivered unchanged: an own id, an own id in a group, a generated id, several together.
         let again = [own("plain"), grouped("grouped")];
         for planned in &again {
             self.put(planned.clone()).await;
         }
         self.put(self.plan(name("generated"), soon)).await;
         self.put_many((0..5).map(|n| self.plan(format!("{}-{n}", name("many")), soon)).collect()).await;
-        // Put again, maybe by another layout than the first time.
+        // The repeat may go by another layout than the first put.
         for planned in again {
             let outcome = self.producer.put(planned.message).await.unwrap().outcome;
             assert!(matches!(outcome, PutOutcome::Exists(..)), "{outcome:?}");

@@ -1,4 +1,4 @@
-//! The timer against real servers: on time, never early, and what each fault costs.
+//! The timer against real servers: on time, never early, and the cost of each fault.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 

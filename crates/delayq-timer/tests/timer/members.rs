@@ -63,7 +63,7 @@ async fn a_timer_that_is_drained_and_undrained_under_load_makes_nothing_late() {
         println!("256 shards of a drained timer taken over in {took:?}");
         one.reaches("delayq_timer_drained", 1.0).await;
         drill.flows().await;
-        // It is a spare, and nothing is wrong with it.
+        // The drained timer is a spare, and healthy.
         one.is_ready().await;
         operator.undrain("one").await.unwrap();
         drill.settled(&[&one, &other]).await;
@@ -91,7 +91,7 @@ async fn one_timer_leads_and_another_when_it_is_gone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_overdue_in_a_shard_that_was_found_empty_is_seen_by_the_leader() {
     let mut fleet = Fleet::with(16).await;
-    // So that it leads on however busy the machine is.
+    // Long enough that the leader stays in office on a busy machine.
     fleet.times.lease = Duration::from_secs(20);
     let leader = fleet.timer("leader").await;
     leader.reaches("delayq_timer_leader", 1.0).await;
@@ -101,14 +101,14 @@ async fn what_is_overdue_in_a_shard_that_was_found_empty_is_seen_by_the_leader()
     }
     leader.owns(2).await;
     let witness = Witness::start(&fleet.stand).await;
-    // By shard 0 a node is asked for its clock: that says nothing of the others.
+    // The check of shard 0 asks a node for its clock, and says nothing about other shards.
     let checked = async || witness.checked(&fleet.stand).await.into_iter().filter(|&shard| shard > 0);
     wait_until("each shard of others to be checked", SHORT, async || checked().await.count() >= 13).await;
     let shard = checked().await.next().unwrap();
-    // Delayed also where the put takes long: a message that is due already would be ready at once.
+    // Late enough for a slow put: a due message would be ready at once.
     let due = fleet.stand.now_ms().await + 2_000;
     fleet.stand.put_into(ShardId::new(shard as u16), [due]).await;
-    // One of eight timers that does not lead would check it again after 105 s.
+    // One of eight timers that does not lead would check the shard again after 105 s.
     wait_until("the leader to see what is overdue, or to rescue it", SHORT, async || {
         let seen = leader.metric("delayq_timer_oldest_overdue_seconds") > 0.0;
         seen || leader.metric("delayq_timer_rescued_total") > 0.0
@@ -161,7 +161,7 @@ async fn what_is_due_while_every_timer_is_drained_is_rescued_by_one_of_them() {
         let now = drill.stand().now_ms().await;
         drill.put((0..20).map(|n| now + 1_000 + n * 5)).await;
         one.exceeds("delayq_timer_rescued_total", 0.0).await;
-        // Overdue by 10 s, found 5 s later by the next check of another's shard, which happens at a poll.
+        // Overdue by 10 s, found 5 s later by the next check of another timer's shard, which happens at a poll.
         let late = Duration::from_secs(16) + drill.fleet.times.poll;
         drill.judge_within("every timer is drained", late).await.timing
     })
@@ -205,7 +205,6 @@ async fn a_rolling_upgrade_to_another_version_of_the_scripts_makes_nothing_late(
     .await;
 }
 
-/// Two of three are killed, the second so many ms after the first.
 async fn overlapping(first: usize, second: usize, apart_ms: u64) {
     conclusive(async || {
         let drill = Drill::new(Fleet::with(48).await).await;
@@ -217,7 +216,7 @@ async fn overlapping(first: usize, second: usize, apart_ms: u64) {
         drill.fleet.share(&all).await;
         let load = drill.load().await;
         timers[first].take().unwrap().kill().await;
-        // The time itself is what is tested: within the lease of the first.
+        // The time itself is under test: within the lease of the first.
         tokio::time::sleep(Duration::from_millis(apart_ms)).await;
         timers[second].take().unwrap().kill().await;
         let left = timers.iter().flatten().next().unwrap();

@@ -13,12 +13,10 @@ use delayq_timer::{Membership, TimerConfig};
 use std::ops::Range;
 use std::time::Duration;
 
-/// How much later each answer of the slow node arrives, and each call to it.
 const SLOW: Duration = Duration::from_millis(400);
-/// Messages that are due in a run, one in each 2 ms; and how many of them are at the slow node besides, one of so many.
+/// Messages due in a run, one in each 2 ms; for each five of them, one more at the slow node.
 const DUE: u64 = 1_000;
 const AT_SLOW: u64 = 5;
-/// Runs of each kind, in turn.
 const RUNS: usize = 3;
 
 async fn single(settings: Settings) -> Result<Running, Fault> {
@@ -62,8 +60,7 @@ async fn a_single_timer_without_the_node_of_a_growth_begins_with_the_shards_of_t
     timer.stop().await;
 }
 
-/// Messages due in each 2 ms, in shards of the first two nodes, and some in those of the third: the times between which
-/// they are.
+/// Returns the range of due times.
 async fn put_due(nodes: &RedisNodes, producer: &Producer) -> Range<u64> {
     let count = ShardCount::new(nodes.shards()).unwrap();
     let start = nodes.servers[0].now_ms().await + 2_000;
@@ -82,7 +79,6 @@ async fn put_due(nodes: &RedisNodes, producer: &Producer) -> Range<u64> {
     start..due(DUE)
 }
 
-/// What became ready at a node of what was due then.
 async fn became(nodes: &RedisNodes, node: usize, due: &Range<u64>) -> Vec<Became> {
     let mut became = Vec::new();
     for shard in nodes.shards_of(node) {
@@ -93,7 +89,6 @@ async fn became(nodes: &RedisNodes, node: usize, due: &Range<u64>) -> Vec<Became
     became
 }
 
-/// How late messages of the first two nodes became ready, those of the third being so slow, in µs.
 async fn lateness(nodes: &RedisNodes, producer: &Producer, proxy: &Proxy, flow: Flow) -> Vec<u64> {
     let due = put_due(nodes, producer).await;
     proxy.set_both(flow);
@@ -112,13 +107,12 @@ async fn lateness(nodes: &RedisNodes, producer: &Producer, proxy: &Proxy, flow: 
     late
 }
 
-/// The lateness of 99 % of them at most.
 fn p99(mut late: Vec<u64>) -> Duration {
     late.sort_unstable();
     Duration::from_micros(late[(late.len() - 1) * 99 / 100])
 }
 
-/// Compares the lateness at two nodes beside a slow one with that of the same messages where none is.
+/// Compares with the same messages beside a sound node.
 async fn beside_a_slow_node() -> Timing {
     let nodes = RedisNodes::start(4).await;
     let (_, _, producer) = created(nodes.settings()).await;

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// A server whose clock is so many ms before the next full hour, and that hour.
 async fn before_the_hour(ahead_ms: u64) -> (Stand, ClockShim, u64) {
     let clock = ClockShim::new();
     let server = RedisServer::private_with(RedisOptions::default().clock(&clock)).await;
@@ -23,7 +22,7 @@ async fn before_the_hour(ahead_ms: u64) -> (Stand, ClockShim, u64) {
     (stand, clock, edge)
 }
 
-/// Twenty messages for each ms from two before the edge to two after it.
+/// Twenty messages for each ms from two before the edge to two after.
 fn around(edge: u64) -> impl Iterator<Item = u64> {
     (edge - 2..=edge + 2).flat_map(|due| std::iter::repeat_n(due, 20))
 }
@@ -77,7 +76,7 @@ async fn several_overdue_hours_go_out_in_order_of_their_due_times() {
     clock.set_offset_ms(5 * HOUR_MS as i64);
     let timer = stand.timer().await;
     stand.all_ready(count).await;
-    // Each bucket of an hour gets a fair share of a call, so only within an hour the order is strict.
+    // Each bucket of an hour gets a fair share of a call, so the order is strict only within an hour.
     let became = stand.became().await;
     for hour in 0..=4 {
         let due: Vec<u64> = became
@@ -99,7 +98,7 @@ async fn a_storm_at_one_instant_is_ready_soon_and_delays_no_ping() {
         let (stand, stall) = (Stand::on(server, 16).await, Stall::watch());
         let due = stand.now_ms().await + HOUR_MS;
         let count = stand.put(std::iter::repeat_n(due, 20_000)).await;
-        // However long that took: a timer that starts after it has five seconds left to be ready in.
+        // However long that took: a timer that starts afterwards has five seconds left to be ready in.
         clock.set_offset_ms(i64::try_from(due - stand.now_ms().await).unwrap() - 5_000);
         let timer = stand.timer().await;
         let started = stand.now_ms().await;
@@ -141,7 +140,7 @@ async fn messages_at_random_times_are_ready_within_their_millisecond_or_near_it(
             timer.metric("delayq_timer_pump_calls_total{outcome=\"empty\"}"),
         );
         println!("{calls} calls, {empty} of them empty");
-        // Redis has moved the last ones before the timer is told.
+        // Redis moves the last messages before the timer has the answer.
         timer.exceeds("delayq_lateness_seconds_count", count as f64 - 0.5).await;
         timer.stop().await;
         stall.judge("the median", Duration::from_micros(at(500)), Duration::from_millis(5))

@@ -1,4 +1,4 @@
-//! Who may pump: one lock, two owners, newer epochs, and what is handed back.
+//! The right to pump: one lock, two owners, newer epochs, and released shards.
 
 use crate::bounds::KILLED_ALONE;
 use crate::fleet::TIMES;
@@ -13,7 +13,6 @@ use std::time::Duration;
 
 const ONLY: ShardId = ShardId::new(0);
 
-/// A lock short enough to wait for.
 fn short_lock() -> TimerConfig {
     TimerConfig { lock: HumanDuration::from(TIMES.lock), ..polling(TIMES.poll) }
 }
@@ -47,7 +46,7 @@ async fn the_lock_of_a_killed_timer_ends_and_the_next_one_takes_over() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_timers_on_one_shard_deliver_nothing_twice() {
     let stand = Stand::new(1).await;
-    // The same owner twice: the lock lets both in.
+    // The same owner twice: the lock admits both.
     let one = stand.timer_with(TimerConfig::default(), "twin").await;
     let other = stand.timer_with(TimerConfig::default(), "twin").await;
     let start = stand.now_ms().await + 1_000;
@@ -65,7 +64,8 @@ async fn a_fenced_timer_moves_nothing() {
     let timer = stand.timer().await;
     let usurper = Owner::new(stand.client.clone());
     let claim = async |lock| usurper.claim(&[ONLY], "usurper", lock).await.remove(0).unwrap();
-    // Another owner comes without asking for the lock, and then holds it, unless the timer takes it back in between.
+    // Another owner claims without the lock, and then holds the lock, unless the timer takes the shard back
+    // in between.
     loop {
         let claimed = claim(Duration::ZERO).await;
         assert!(matches!(claimed, Claimed::Mine { .. }), "{claimed:?}");

@@ -27,7 +27,6 @@ fn timer(redis: &str, shards: u16) -> Binary {
         .env("DELAYQ__TIMER__NAME", "alone")
 }
 
-/// A member as a process, with the times of its fleet.
 fn member(fleet: &Fleet, name: &str) -> Binary {
     let ms = |time: Duration| format!("{}ms", time.as_millis());
     timer(&fleet.stand.server.url(), fleet.stand.shards)
@@ -39,7 +38,6 @@ fn member(fleet: &Fleet, name: &str) -> Binary {
         .env("DELAYQ__ETCD__CALL_DEADLINE", "500ms")
 }
 
-/// How many shards Redis knows as this owner's.
 async fn owned_by(stand: &Stand, name: &str) -> usize {
     let seen = Admin::new(stand.client.clone())
         .overview_of(&stand.client.shards().shards().collect::<Vec<_>>())
@@ -47,7 +45,6 @@ async fn owned_by(stand: &Stand, name: &str) -> usize {
     seen.into_iter().filter(|seen| seen.as_ref().unwrap().owner == name).count()
 }
 
-/// A process that shares the shards with a timer of this one.
 async fn beside(drill: &Drill) -> (Process, crate::stand::Running) {
     let process = member(&drill.fleet, "process").start();
     let here = drill.timer("here").await;
@@ -63,7 +60,6 @@ async fn beside(drill: &Drill) -> (Process, crate::stand::Running) {
 async fn the_program_pumps_until_it_is_asked_to_stop_and_gives_its_lock_back() {
     let stand = Stand::new(4).await;
     let mut first = timer(&stand.server.url(), 4).start();
-    // The log states the missing promise.
     first.wait_for_line("single mode", SHORT).await;
     let count = stand.put([stand.now_ms().await + 50]).await;
     stand.all_ready(count).await;
@@ -124,7 +120,7 @@ async fn a_process_frozen_for_three_leases_moves_nothing_by_its_old_epoch_when_i
         process.signal(Signal::STOP);
         let frozen = Instant::now();
         here.owns(SHARDS).await;
-        // The time itself is what is tested.
+        // The time itself is under test.
         tokio::time::sleep_until((frozen + 3 * drill.fleet.times.lease).into()).await;
         let mark = process.mark();
         process.signal(Signal::CONT);

@@ -1,5 +1,4 @@
-//! The machine's own pauses: how long a thread that only sleeps and asks Redis for a PING, and another that only syncs
-//! a file, were kept waiting. What delayed those delayed the timers too, and is no fault of theirs.
+//! The machine's own pauses, measured by a thread that PINGs Redis and a thread that syncs a file.
 
 use delayq_tests::redis_server::RedisServer;
 use std::fs::File;
@@ -14,7 +13,6 @@ use std::time::{Duration, Instant};
 const SLEEP: Duration = Duration::from_millis(1);
 const SYNC_EVERY: Duration = Duration::from_millis(50);
 
-/// Measures until it is dropped.
 pub(crate) struct Pulse(Arc<Beats>);
 
 #[derive(Default)]
@@ -36,12 +34,12 @@ impl Pulse {
         Self(beats)
     }
 
-    /// The longest time for which a thread was not run or Redis did not answer.
+    /// The longest time without a turn of the thread or an answer of Redis.
     pub(crate) fn pause(&self) -> Duration {
         Duration::from_micros(self.0.pause_us.load(Ordering::Relaxed))
     }
 
-    /// The longest time that the disk took to take a page, which etcd waits for at each change.
+    /// The longest sync of a page, which etcd waits for at each change.
     pub(crate) fn sync(&self) -> Duration {
         Duration::from_micros(self.0.sync_us.load(Ordering::Relaxed))
     }
@@ -65,7 +63,7 @@ impl Beats {
         while self.goes_on() {
             let started = Instant::now();
             std::thread::sleep(SLEEP);
-            // A server that a test ended is no pause of the machine's.
+            // A server that a test ended is no pause of the machine.
             if stream.write_all(b"PING\r\n").is_err() || stream.read_exact(&mut [0; 7]).is_err() {
                 return;
             }

@@ -1,4 +1,4 @@
-//! Ready means that what is due moves, not only that Redis and etcd answer.
+//! Readiness means that due messages move, not only that Redis and etcd answer.
 
 use crate::stand::{Stand, polling};
 use delayq::protocol::ShardId;
@@ -10,13 +10,13 @@ async fn a_timer_whose_pumps_cannot_move_what_is_due_is_not_ready_until_they_can
     let timer = stand.timer_with(polling(Duration::from_millis(500)), "one").await;
     timer.is_ready().await;
     stand.put_into(ShardId::new(0), [stand.now_ms().await + 500]).await;
-    // Everything is answered as before, but for the one command that makes a message ready.
+    // All commands work, except the command that makes a message ready.
     let () = stand.server.command(&["ACL", "SETUSER", "default", "-rpush"]).await;
     timer.reaches("delayq_timer_stalled", 1.0).await;
     let why = timer.unready().await;
     assert!(why.contains("cannot be moved"), "{why}");
     let since = Instant::now();
-    // The renewed locks and the polls of the other shard do not make it ready in between.
+    // Neither the renewed locks nor the polls of the other shard restore readiness in between.
     while since.elapsed() < Duration::from_secs(2) {
         assert!(!timer.readiness.unready().is_empty(), "ready, though a message is overdue and cannot move");
         tokio::time::sleep(Duration::from_millis(5)).await;

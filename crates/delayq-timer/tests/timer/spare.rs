@@ -1,4 +1,4 @@
-//! Timers that own nothing: more of them than shards, and one whose owners are gone.
+//! Timers without shards: more timers than shards, and a timer whose owners are gone.
 
 use crate::bounds::NOBODY;
 use crate::drill::Drill;
@@ -8,7 +8,6 @@ use delayq_tests::deadline::{SHORT, wait_until};
 use delayq_tests::timing::conclusive;
 use std::time::Duration;
 
-/// How many connections listen for wake-ups.
 pub(crate) async fn listeners(stand: &Stand) -> usize {
     let clients: String = stand.server.command(&["CLIENT", "LIST"]).await;
     clients.lines().filter(|client| client.contains(" ssub=") && !client.contains(" ssub=0 ")).count()
@@ -20,7 +19,7 @@ async fn with_more_timers_than_shards_all_are_ready_and_a_spare_takes_over() {
     let mut timers = Vec::new();
     for name in ["a", "b", "c", "d"] {
         timers.push(fleet.timer(name).await);
-        // As a rollout waits for each.
+        // Like a rollout, which waits for each timer.
         timers.last().unwrap().is_ready().await;
     }
     let owned = |timer: &Running| timer.metric("delayq_timer_shards");
@@ -85,7 +84,7 @@ async fn writes_that_are_refused_for_all_make_no_timer_change_its_mind_back_and_
             + other.metric("delayq_timer_hindrance_changes_total")
     };
     let before = changes();
-    // Longer than the steadiness after which shards are taken again.
+    // Longer than the steadiness required before shards are taken again.
     tokio::time::sleep(Duration::from_secs(8)).await;
     assert!((changes() - before).abs() < 0.5, "{} changes", changes() - before);
     let () = fleet.stand.server.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]).await;

@@ -1,4 +1,4 @@
-//! What the tests stand on: a deployment on a private Redis, a timer in this process, and what became ready when.
+//! A deployment on a private Redis, a timer in this process, and the messages that became ready.
 
 use delayq::protocol::ShardId;
 use delayq::{Admin, Client, Group, Message, ShardCount, Topic, UnixMillis};
@@ -12,7 +12,6 @@ use std::ops::Deref;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// A deployment, and what its timers make ready.
 pub(crate) struct Stand {
     pub(crate) deployment: Deployment<RedisServer>,
     pub(crate) shards: u16,
@@ -26,7 +25,6 @@ impl Deref for Stand {
     }
 }
 
-/// A running timer.
 pub(crate) struct Running {
     pub(crate) metrics: Metrics,
     pub(crate) readiness: Readiness,
@@ -34,35 +32,29 @@ pub(crate) struct Running {
     task: JoinHandle<Result<(), Fault>>,
 }
 
-/// A message that became ready.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Became {
     pub(crate) id: String,
-    /// When it was due, as its id says.
     pub(crate) due_ms: u64,
-    /// When it was ready, by Redis's clock.
+    /// By Redis's clock.
     pub(crate) ready_us: u64,
 }
 
 // === impl Stand ===
 
 impl Stand {
-    /// A new deployment on this server.
     pub(crate) async fn on(server: RedisServer, shards: u16) -> Self {
         Self { deployment: Deployment::on(server, shards).await, shards }
     }
 
-    /// A new deployment on a new server.
     pub(crate) async fn new(shards: u16) -> Self {
         Self::on(RedisServer::private().await, shards).await
     }
 
-    /// A timer that owns everything.
     pub(crate) async fn timer(&self) -> Running {
         self.timer_with(TimerConfig::default(), "one").await
     }
 
-    /// A timer of its own settings and lock.
     pub(crate) async fn timer_with(&self, config: TimerConfig, owner: &str) -> Running {
         let membership = Membership::Single { owner: owner.to_owned() };
         let running = start(config, self.client.clone(), membership).await.unwrap();
@@ -70,12 +62,11 @@ impl Stand {
         running
     }
 
-    /// Redis's clock.
     pub(crate) async fn now_ms(&self) -> u64 {
         self.deployment.now().await.get()
     }
 
-    /// Puts a message for each due time; its id tells the due time and the number.
+    /// The id of each message contains the due time and a number.
     pub(crate) async fn put(&self, due: impl IntoIterator<Item = u64>) -> usize {
         let message = |(n, due): (usize, u64)| {
             let message = Message::new(Topic::new("notices").unwrap(), "x").at(UnixMillis::new(due));
@@ -84,7 +75,7 @@ impl Stand {
         self.put_all(due.into_iter().enumerate().map(message).collect()).await
     }
 
-    /// Puts a message for each due time into the one shard of a group.
+    /// Puts a message for each due time into one shard, by a group.
     pub(crate) async fn put_into(&self, shard: ShardId, due: impl IntoIterator<Item = u64>) -> usize {
         let group = (0..)
             .map(|n| format!("group-{n}"))
@@ -103,7 +94,6 @@ impl Stand {
         count
     }
 
-    /// What is in the ready queues, shard by shard in the order of the queue.
     pub(crate) async fn became(&self) -> Vec<Became> {
         let mut became = Vec::new();
         for shard in 0..self.shards {
@@ -114,7 +104,6 @@ impl Stand {
         became
     }
 
-    /// How many messages are in the ready queues.
     pub(crate) async fn ready(&self) -> usize {
         let mut ready = 0;
         for shard in 0..self.shards {
@@ -123,7 +112,6 @@ impl Stand {
         ready
     }
 
-    /// Waits until every shard is held, or none is.
     pub(crate) async fn all_held(&self, held: bool) {
         let admin = Admin::new(self.client.clone());
         let shards: Vec<_> = self.client.shards().shards().collect();
@@ -133,8 +121,8 @@ impl Stand {
         .await;
     }
 
-    /// Waits until so many messages are ready, sees that none was early and none is there twice, and returns the
-    /// latenesses in µs, sorted.
+    /// Waits for `count` ready messages, asserts that none is early or doubled, and returns the latenesses in
+    /// µs, sorted.
     pub(crate) async fn all_ready(&self, count: usize) -> Vec<u64> {
         wait_until("the messages to be ready", SHORT, || async { self.ready().await >= count }).await;
         let mut became = self.became().await;
@@ -150,7 +138,7 @@ impl Stand {
 // === impl Running ===
 
 impl Running {
-    /// The sum of a metric over its labels; of one series where the name has them.
+    /// The sum of a metric over its labels; a name with labels selects one series.
     pub(crate) fn metric(&self, name: &str) -> f64 {
         let text = self.metrics.encode();
         let is_of = |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));
@@ -158,56 +146,47 @@ impl Running {
         values.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     }
 
-    /// Waits until it pumps so many shards.
     pub(crate) async fn owns(&self, shards: u16) {
         self.reaches("delayq_timer_shards", f64::from(shards)).await;
     }
 
-    /// Waits until a metric has a value.
     pub(crate) async fn reaches(&self, name: &str, value: f64) {
         let what = format!("{name} to be {value}");
         wait_until(&what, SHORT, || async { (self.metric(name) - value).abs() < 0.5 }).await;
     }
 
-    /// Waits until a counter is above a value.
     pub(crate) async fn exceeds(&self, name: &str, value: f64) {
         wait_until(&format!("{name} to rise above {value}"), SHORT, || async { self.metric(name) > value })
             .await;
     }
 
-    /// Why it is not ready; waits until it is not.
     pub(crate) async fn unready(&self) -> String {
         wait_for("the timer not to be ready", SHORT, || async { self.unready_now() }).await
     }
 
-    /// Why it is not ready; waits until it says this.
     pub(crate) async fn unready_for(&self, part: &str) -> String {
         let says = || self.unready_now().filter(|why| why.contains(part));
         wait_for(&format!("the timer to say {part}"), SHORT, async || says()).await
     }
 
-    /// Why it is not ready now; `None`: it is.
     pub(crate) fn unready_now(&self) -> Option<String> {
         self.readiness.unready().first().map(|unready| unready.reason.clone())
     }
 
-    /// Waits until it is ready.
     pub(crate) async fn is_ready(&self) {
         wait_until("the timer to be ready", SHORT, || async { self.readiness.unready().is_empty() }).await;
     }
 
-    /// Asks it to stop.
     pub(crate) fn ask_to_stop(&self) {
         self.shutdown.request();
     }
 
-    /// Asks it to stop and waits for its end.
     pub(crate) async fn stop(self) {
         self.shutdown.request();
         within("the timer's end", SHORT, self.task).await.unwrap().unwrap();
     }
 
-    /// Ends it where it stands, as a kill would.
+    /// Ends the timer at any point, like a kill.
     pub(crate) async fn kill(self) {
         self.task.abort();
         let _ = self.task.await;
@@ -217,7 +196,6 @@ impl Running {
 // === impl Became ===
 
 impl Became {
-    /// How late it was.
     pub(crate) fn late_us(&self) -> u64 {
         let due_us = self.due_ms * 1000;
         assert!(self.ready_us >= due_us, "{} became ready {} µs early", self.id, due_us - self.ready_us);
@@ -225,12 +203,10 @@ impl Became {
     }
 }
 
-/// A client of a deployment at this address.
 pub(crate) fn client(url: &str, shards: u16) -> Client {
     Client::new(settings(url, shards))
 }
 
-/// Starts a timer.
 pub(crate) async fn start(
     config: TimerConfig,
     client: Client,
@@ -239,7 +215,6 @@ pub(crate) async fn start(
     start_sweeping(config, client, membership, SweepConfig::default()).await
 }
 
-/// Starts a timer that sweeps as this says.
 pub(crate) async fn start_sweeping(
     config: TimerConfig,
     client: Client,
@@ -253,7 +228,6 @@ pub(crate) async fn start_sweeping(
     Ok(Running { metrics, readiness, shutdown, task })
 }
 
-/// A configuration that looks this often.
 pub(crate) fn polling(every: Duration) -> TimerConfig {
     TimerConfig { poll_interval: HumanDuration::from(every), ..TimerConfig::default() }
 }

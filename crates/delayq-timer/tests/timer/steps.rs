@@ -1,5 +1,4 @@
-//! A timer that dies at each step of its life, before the request of that step or right after it: what it held goes on
-//! elsewhere, on time, once.
+//! A timer dies before or right after the request of each step: another continues, on time, once.
 
 use crate::bounds::KILLED;
 use crate::drill::Drill;
@@ -13,7 +12,6 @@ use std::pin::pin;
 const SHARDS: u16 = 8;
 const BOTH: [End; 2] = [End::Before, End::After];
 
-/// A deployment, and the way of the timer that will die.
 struct Scene {
     drill: Drill,
     wire: Tripwire,
@@ -32,7 +30,6 @@ impl Scene {
         Self { drill, wire, way }
     }
 
-    /// The other one takes all there is, under load, and the invariants hold.
     async fn goes_on(self, well: &Running) -> Timing {
         well.owns(SHARDS).await;
         let load = self.drill.load().await;
@@ -41,7 +38,6 @@ impl Scene {
     }
 }
 
-/// A timer that joins another one and dies at this step of joining.
 async fn dies_joining(step: Step) {
     for end in BOTH {
         conclusive(async || {
@@ -69,7 +65,6 @@ async fn dies_joining(step: Step) {
     }
 }
 
-/// A lone timer that dies at this step, and its successor.
 async fn dies_alone(step: Step) {
     for end in BOTH {
         conclusive(async || {
@@ -86,7 +81,6 @@ async fn dies_alone(step: Step) {
     }
 }
 
-/// A timer that is told to stop and dies at this step of stopping.
 async fn dies_stopping(step: Step) {
     for end in BOTH {
         conclusive(async || {

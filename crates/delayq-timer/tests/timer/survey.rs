@@ -1,11 +1,11 @@
-//! What consumers have to take, now and soon, as a timer tells it.
+//! Work for consumers, now and soon, as reported by a timer.
 
 use crate::stand::Stand;
 use delayq::protocol::ShardId;
 use delayq_service::config::HumanDuration;
 use delayq_timer::TimerConfig;
 
-/// So many that the first is asked at once.
+/// Enough shards that the timer asks the first at once.
 const SHARDS: u16 = 64;
 const FIRST: ShardId = ShardId::new(0);
 

@@ -1,4 +1,4 @@
-//! Sweeps: what is wrong in shards under load is found and mended by the timer that pumps the first one.
+//! Sweeps: the timer that pumps the first shard finds and mends faults in shards under load.
 
 use crate::load::Load;
 use crate::stand::{Running, Stand, polling, start_sweeping};
@@ -14,24 +14,20 @@ use std::time::Duration;
 const SHARDS: u16 = 4;
 const FAR: Duration = Duration::from_secs(3600);
 const FINISHED: &str = "delayq_timer_sweeps_total{outcome=\"finished\"}";
-/// What is planted, by kind.
 const KINDS: [&str; 6] = ["no_place", "no_alarm", "no_lease", "no_group_entry", "stale_entry", "counter"];
 
-/// Removes what has a text in its name from a sorted set.
 const TAKE_OUT: &str = "local gone = 0
 for _, entry in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
   if string.find(entry, ARGV[1], 1, true) then gone = gone + redis.call('ZREM', KEYS[1], entry) end
 end
 return gone";
 
-/// A shard with faults.
 struct Faulty<'a> {
     stand: &'a Stand,
     topic: Topic,
     group: Group,
     shard: ShardId,
     base: String,
-    /// The topic's number there.
     number: String,
 }
 
@@ -54,7 +50,6 @@ fn of_kind(timer: &Running, what: &str, kind: &str) -> f64 {
 // === impl Faulty ===
 
 impl<'a> Faulty<'a> {
-    /// A topic of its own, all of whose messages are in one shard.
     async fn new(stand: &'a Stand) -> Self {
         let (topic, group) = (Topic::new("planted").unwrap(), Group::new("planted").unwrap());
         let lease = Some(Duration::from_secs(1));
@@ -70,7 +65,7 @@ impl<'a> Faulty<'a> {
         self.stand.deployment.put([message.after(after)]).await;
     }
 
-    /// For longer than a test takes: a lease that was lost ends when one by the topic's policy would.
+    /// Leases for longer than a test: a mended lease ends when a lease by the topic's policy would.
     async fn reserve(&self) -> usize {
         let topics = vec![self.topic.clone()];
         let request = ReserveRequest { topics, most: 10, max_bytes: 0, lease: Some(FAR) };
@@ -78,14 +73,12 @@ impl<'a> Faulty<'a> {
         reserved.into_iter().map(|report| report.unwrap().messages.len()).sum()
     }
 
-    /// Deletes a message's entry in an index.
     async fn take_out(&self, index: &str, id: &str) {
         let key = format!("{}{index}", self.base);
         let removed: usize = self.stand.server.command(&["EVAL", TAKE_OUT, "1", &key, id]).await;
         assert_eq!(removed, 1, "{id} in {index}");
     }
 
-    /// The topic's bucket in which a message is.
     async fn bucket_of(&self, id: &str) -> String {
         let pattern = format!("{}b:{}:*", self.base, self.number);
         let buckets: Vec<String> = self.stand.server.command(&["KEYS", &pattern]).await;
@@ -98,7 +91,7 @@ impl<'a> Faulty<'a> {
         panic!("{id} is in no bucket");
     }
 
-    /// One fault of each of [`KINDS`], in four messages of which all stay.
+    /// One fault of each of [`KINDS`], in four messages that all stay.
     async fn plant(&self) {
         self.put("lost", FAR).await;
         self.put("silent", 4 * FAR).await;
@@ -114,7 +107,6 @@ impl<'a> Faulty<'a> {
         self.miscount().await;
     }
 
-    /// Makes a counter wrong.
     async fn miscount(&self) {
         let (stats, counter) = (format!("{}stats", self.base), format!("accepted:{}", self.number));
         let () = self.stand.server.command(&["HINCRBY", &stats, &counter, "9"]).await;
@@ -136,7 +128,6 @@ async fn what_is_wrong_under_load_is_mended_by_the_timer_and_nothing_else_is_tou
     for kind in KINDS {
         wait_until(kind, LONG, || async { of_kind(&timer, "mended", kind) >= 1.0 }).await;
     }
-    // The lease that it was given ends.
     wait_until("the message without a lease", LONG, || async { faulty.reserve().await == 1 }).await;
     load.reaches(600).await;
     let history = within("the end of the load", LONG, load.drain()).await;
@@ -149,7 +140,8 @@ async fn what_is_wrong_under_load_is_mended_by_the_timer_and_nothing_else_is_tou
         assert_eq!((numbers.balances(), numbers.pending()), (true, pending), "{topic}: {numbers:?}");
     }
     let mended = Sweep::KINDS.map(|kind| (kind, of_kind(&timer, "mended", kind).round() as u64));
-    // The counter of accepted messages, and that of ready ones: the message that is lost to its bucket was counted as ready.
+    // The counter of accepted messages, and the counter of ready messages: the message missing from its
+    // bucket counted as ready.
     let planted = |kind| if kind == "counter" { 2 } else { u64::from(KINDS.contains(&kind)) };
     assert_eq!(mended, Sweep::KINDS.map(|kind| (kind, planted(kind))));
     timer.stop().await;
@@ -176,7 +168,7 @@ async fn a_sweep_that_another_timer_takes_over_is_swept_by_that() {
     let stand = Stand::new(SHARDS).await;
     let far = stand.now_ms().await + 86_400_000;
     stand.put((0..5_000).map(|n| far + n)).await;
-    // So slowly that it is at it still when it is stopped.
+    // So slow that the sweep is still under way at the stop.
     let first = sweeper(&stand, "first", SweepConfig { share: 0.02, ..often() }).await;
     first.exceeds("delayq_timer_sweep_looked_at_total", 0.5).await;
     assert!(first.metric(FINISHED) < 0.5);
@@ -230,6 +222,6 @@ async fn a_sweep_takes_no_more_of_redis_than_its_share() {
     };
     let busy = ["evalsha", "scan"].map(seconds).iter().sum::<f64>();
     assert!(looked_at >= 10_000, "{looked_at} messages and entries");
-    // Each call's rest is as long as its way takes, so no machine makes this more.
+    // The pause after each call is proportional to the call's duration, so a slow machine does not raise this share.
     assert!(busy / took <= SHARE, "{busy} s of {took} s");
 }

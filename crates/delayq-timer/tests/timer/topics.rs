@@ -1,14 +1,13 @@
-//! Topics that nobody uses any more.
+//! Topics without users.
 
 use crate::stand::Stand;
 use delayq::{Admin, Topic};
 use delayq_service::config::HumanDuration;
 use delayq_timer::TimerConfig;
 
-/// So many that one of them is asked each second.
+/// Enough shards that the timer asks one of them each second.
 const SHARDS: u16 = 64;
 
-/// Lets every shard have seen a topic empty two days ago.
 async fn make_quiet(stand: &Stand, topic: &str) {
     let two_days_ago = stand.now_ms().await - 2 * 86_400_000;
     for shard in 0..SHARDS {
@@ -21,7 +20,6 @@ async fn make_quiet(stand: &Stand, topic: &str) {
     }
 }
 
-/// A topic that was only ever configured, and is at its defaults again.
 async fn declare(stand: &Stand, topic: &str) {
     let (admin, topic) = (Admin::new(stand.client.clone()), Topic::new(topic).unwrap());
     admin.pause(&topic).await.unwrap();
@@ -57,7 +55,7 @@ async fn a_timer_forgets_a_quiet_topic_and_no_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_timer_that_is_told_to_keep_topics_forgets_none() {
     let stand = Stand::new(SHARDS).await;
-    // Due when the first shards would have been asked.
+    // Due when the timer would have asked the first shards.
     let count = stand.put([stand.now_ms().await + 4_000]).await;
     declare(&stand, "quiet").await;
     make_quiet(&stand, "quiet").await;

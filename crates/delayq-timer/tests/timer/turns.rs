@@ -1,4 +1,4 @@
-//! The loop turns for what happens and for nothing else, in whatever state it is.
+//! The loop turns for events and nothing else, in any state.
 
 use crate::fleet::Fleet;
 use crate::stand::{Running, Stand, polling};
@@ -11,20 +11,20 @@ use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use delayq_timer::TimerConfig;
 use std::time::Duration;
 
-/// How long nothing happens while the turns are counted.
+/// Quiet time in which the turns are counted.
 const REST: Duration = Duration::from_secs(2);
-/// The turns of that time: looks, claims that are tried again, heartbeats, each with its answer. One that spins turns
-/// tens of thousands of times.
+/// Turns in that time: looks, repeated claims, heartbeats, each with an answer. A spinning loop turns tens of
+/// thousands of times.
 const CALM: f64 = 400.0;
 
-/// Longer than any of these tests: only what is asked for happens.
+/// Longer than any of these tests: only requested work happens.
 fn seldom() -> TimerConfig {
     polling(Duration::from_secs(6))
 }
 
 async fn turns_calmly(state: &str, timer: &Running) {
     let before = timer.metric("delayq_timer_turns_total");
-    // The time itself is what is measured.
+    // The time itself is measured.
     tokio::time::sleep(REST).await;
     let turns = timer.metric("delayq_timer_turns_total") - before;
     println!("{state}: {turns} turns in {REST:?}");
@@ -38,7 +38,7 @@ async fn an_idle_single_timer_survives_fourteen_seconds_without_redis() {
     turns_calmly("owning", &timer).await;
     stand.server.freeze();
     assert!(timer.unready().await.contains("Redis"));
-    // Beyond the patience with which a member of a fleet waits before it lets others have its shards.
+    // Beyond the time that a member of a fleet waits before giving its shards to others.
     tokio::time::sleep(Duration::from_secs(4)).await;
     turns_calmly("Redis away", &timer).await;
     tokio::time::sleep(Duration::from_secs(6)).await;

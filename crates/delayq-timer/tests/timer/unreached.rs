@@ -1,4 +1,4 @@
-//! Timers that do not reach, or do not know, one of several Redises: timers that do get its shards.
+//! Timers that do not reach, or do not know, one of several Redises: timers with a connection get its shards.
 
 use crate::bounds::CUT_FROM_NODE;
 use crate::fleet::TIMES;
@@ -17,12 +17,10 @@ use delayq_timer::Membership;
 use std::ops::Range;
 use std::time::Duration;
 
-/// The node that a growth adds.
 const NEW: usize = 2;
-/// How long messages become due while a node is cut off, one in 50 ms.
+/// Time for which messages become due during the cut, one in 50 ms.
 const CUT_FOR_MS: u64 = 12_000;
 
-/// Three nodes, and an etcd.
 struct Scene {
     nodes: RedisNodes,
     etcd: EtcdCluster,
@@ -35,7 +33,6 @@ impl Scene {
         Self { nodes: RedisNodes::start(4).await, etcd: EtcdCluster::start_one().await }
     }
 
-    /// A timer of the fleet, with these nodes.
     async fn timer(&self, name: &str, mut nodes: Settings) -> Running {
         nodes.link = nodes.link.deadline(TIMES.call).connect_timeout(TIMES.call);
         let client = Client::new(nodes);
@@ -46,22 +43,19 @@ impl Scene {
         start(polling(TIMES.poll), client, Membership::Etcd(Box::new(cluster))).await.unwrap()
     }
 
-    /// The nodes, one of them behind a proxy.
     fn behind(&self, node: usize, proxy: &Proxy) -> Settings {
         let mut rows = self.nodes.rows();
         rows[node][1] = self.nodes.servers[node].url_through(&proxy.address());
         settings(&rows, self.nodes.shards())
     }
 
-    /// The shards of a node that a timer pumps.
     fn pumped(&self, node: usize, timer: &Running) -> usize {
         let text = timer.metrics.encode();
         let pumps = |shard: &u16| text.contains(&format!("delayq_timer_epoch{{shard=\"{shard}\"}}"));
         self.nodes.shards_of(node).filter(pumps).count()
     }
 
-    /// Puts messages due in each 50 ms of this time into the shards of a node, and returns how late they became ready there at
-    /// most.
+    /// Puts messages due in each 50 ms of this time; returns the maximum lateness.
     async fn lateness(&self, node: usize, due: Range<u64>, producer: &Producer) -> Duration {
         let count = ShardCount::new(self.nodes.shards()).unwrap();
         let at_node = |id: &String| self.nodes.shards_of(node).contains(&count.shard_of_name(id).get());
@@ -78,7 +72,6 @@ impl Scene {
         self.ready(node).await.into_iter().max().unwrap()
     }
 
-    /// How late each message became ready in the shards of a node.
     async fn ready(&self, node: usize) -> Vec<Duration> {
         let mut late = Vec::new();
         for shard in self.nodes.shards_of(node) {
@@ -89,7 +82,6 @@ impl Scene {
         late
     }
 
-    /// Waits until the timers have every shard between them, and none has more than its part.
     async fn shared(&self, timers: &[&Running]) {
         let (shards, parts) = (self.nodes.shards(), timers.len() as u16);
         wait_until("the shards to be shared", LONG, async || {
@@ -100,18 +92,16 @@ impl Scene {
     }
 }
 
-/// One of so many timers is cut off from one node: the one that leads, or another.
 async fn one_is_cut_off(timers: usize, leader: bool) -> Timing {
     let scene = Scene::new().await;
     let (_, _, producer) = created(scene.nodes.settings()).await;
-    // The first timer keeps the first shards, and the second one is given the last.
+    // The first timer keeps the first shards, and the second timer gets the last.
     let (first, node) = if leader { (0, 0) } else { (1, 2) };
     let proxy = Proxy::start_for_redis(&scene.nodes.servers[node].address());
     let mut running = Vec::new();
     for n in 0..timers {
         let nodes = if n == first { scene.behind(node, &proxy) } else { scene.nodes.settings() };
         running.push(scene.timer(&format!("timer-{n}"), nodes).await);
-        // The first one leads.
         running[0].reaches("delayq_timer_leader", 1.0).await;
     }
     scene.shared(&running.iter().collect::<Vec<_>>()).await;

@@ -1,4 +1,4 @@
-//! The independent reader: what became ready and which pumps ran, from Redis alone and without any of delayq's code.
+//! The independent reader: ready messages and pumps, from Redis alone and without any of delayq's code.
 
 use crate::stand::Stand;
 use delayq::protocol::{Scripts, Verb};
@@ -6,22 +6,19 @@ use delayq_tests::history::{Event, sha256_hex};
 use delayq_tests::redis_monitor::{RedisMonitor, Seen};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Looks on at a deployment's Redis from its beginning.
 pub(crate) struct Witness {
     monitor: RedisMonitor,
     pumps: [String; 2],
 }
 
-/// A pump call on its way through the monitor's lines.
 struct Call {
     shard: u32,
-    /// None: without an epoch, for a shard that nobody pumps.
+    /// `None` for a pump without an epoch, of a shard without an owner's pumps.
     epoch: Option<u64>,
     fenced: bool,
     moved: u64,
 }
 
-/// What the fields of an envelope's head and its payload are (docs/protocol.md).
 struct Stored {
     delivery: u32,
     payload: Vec<u8>,
@@ -31,17 +28,16 @@ struct Stored {
 
 impl Witness {
     pub(crate) async fn start(stand: &Stand) -> Self {
-        // The names only: how to recognise the call among the others.
+        // The names only, which tell a pump from other calls.
         let pumps = [Scripts::published(), another_text()].map(|scripts| scripts.get(Verb::Pump).sha.clone());
         Self { monitor: RedisMonitor::start(&stand.server).await, pumps }
     }
 
-    /// Every pump with an epoch so far, in the order in which Redis ran them.
     pub(crate) async fn pumps(&self, stand: &Stand) -> Vec<Event> {
         pumps(&self.monitor.seen(&stand.server).await, &self.pumps)
     }
 
-    /// The shards that were pumped without an epoch so far, by who does not own them.
+    /// The shards pumped without an epoch so far, by timers other than the owner.
     pub(crate) async fn checked(&self, stand: &Stand) -> BTreeSet<u32> {
         let seen = self.monitor.seen(&stand.server).await;
         let calls = seen.iter().filter(|seen| is_pump(seen, &self.pumps));
@@ -50,7 +46,7 @@ impl Witness {
     }
 }
 
-/// The scripts as another version might have them: they do the same, and Redis knows them by other names.
+/// The scripts of another version: the same behaviour under other names.
 pub(crate) fn another_text() -> Scripts {
     Scripts::swapped(&|name, text| (!name.starts_with("lib/")).then(|| format!("{text}-- another version\n")))
 }
@@ -103,7 +99,7 @@ fn open(envelope: &[u8]) -> Stored {
     Stored { delivery: u32::try_from(number(24, 4)).unwrap(), payload: envelope[at..].to_vec() }
 }
 
-/// The pumps among what a Redis ran. Which epoch is the newest is counted here, from the claims that were seen.
+/// The pumps among the commands of a Redis. The newest epoch comes from the claims seen.
 fn pumps(seen: &[Seen], names: &[String]) -> Vec<Event> {
     let mut newest: BTreeMap<u32, u64> = BTreeMap::new();
     let mut pumps = Vec::new();
@@ -134,7 +130,6 @@ fn is_pump(seen: &Seen, names: &[String]) -> bool {
     !seen.in_script && seen.name == "evalsha" && names.iter().any(|name| seen.text(0) == Some(name))
 }
 
-/// `{dq:7}:meta` is shard 7's.
 fn shard_of(key: &str) -> Option<u32> {
     key.strip_prefix("{dq:")?.split_once('}')?.0.parse().ok()
 }

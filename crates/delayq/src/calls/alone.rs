@@ -7,7 +7,6 @@ use delayq_core::call::Call;
 use delayq_core::reply::{ReplyError, Value};
 use delayq_core::shard::ShardId;
 
-/// Calls and answers.
 pub(super) struct Alone {
     /// The calls that are not sent yet.
     calls: Vec<Option<Call>>,
@@ -22,7 +21,6 @@ impl Alone {
         Self { calls: calls.into_iter().map(Some).collect(), answers }
     }
 
-    /// Returns one answer for each call, in order.
     pub(super) fn answers(self) -> Vec<Result<Value, Error>> {
         self.answers.into_iter().map(|answer| answer.expect("each call is answered")).collect()
     }

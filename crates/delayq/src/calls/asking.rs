@@ -23,15 +23,11 @@ const MOST_MOVES: usize = 4;
 // === impl Calls ===
 
 impl Calls {
-    /// Asks each shard for the layout in one round trip; `None` if the shard does not exist.
     pub(crate) async fn shard_layouts(&self, shards: &[ShardId]) -> Vec<Result<Option<ShardLayout>, Error>> {
         self.look_for(shards).await.0
     }
 
     /// As [`Self::shard_layouts`], before missing shards are created: no node may have a missing shard.
-    ///
-    /// # Errors
-    /// The error of any shard; if a shard is missing, also the error of a node that cannot tell if the shard is there.
     pub(crate) async fn certain_layouts(
         &self,
         shards: &[ShardId],
@@ -41,8 +37,7 @@ impl Calls {
         unsure.map_or(Ok(found), Err)
     }
 
-    /// Returns the shards' layouts. If shards are missing, also returns the error of a node that cannot tell if these
-    /// shards are there.
+    /// If shards are missing, also returns the error of a node that cannot tell if these shards are there.
     async fn look_for(&self, shards: &[ShardId]) -> (Vec<Result<Option<ShardLayout>, Error>>, Option<Error>) {
         let word = self.known().word();
         let calls: Vec<Call> = shards.iter().map(|&shard| deployment::ask(shard).under(word)).collect();
@@ -60,8 +55,7 @@ impl Calls {
         (found, unsure)
     }
 
-    /// The shards' answers to these calls, each from the node that the shard names. Boxed, because refusals of other
-    /// calls are explained by these answers.
+    /// Boxed, because refusals of other calls are explained by these answers.
     fn asked<'a>(&'a self, calls: &'a [Call]) -> BoxFuture<'a, Vec<Result<Asked, Error>>> {
         let rules = Rules { follows: false, ..Rules::once(self) };
         let mut asking =
@@ -87,8 +81,7 @@ impl Calls {
         shard_layout(shard, asked)
     }
 
-    /// Finds shards that are at another node than expected. `calls` ask for the layouts. Returns the error of a node
-    /// that cannot tell.
+    /// `calls` ask for the layouts. Returns the error of a node that cannot tell.
     async fn find_elsewhere(
         &self,
         calls: &[Call],
@@ -110,7 +103,6 @@ impl Calls {
         unsure
     }
 
-    /// Asks each of several Redises about all of these shards. Returns each Redis's answers.
     async fn ask_everywhere(&self, calls: &[Call]) -> Vec<(NodeName, Vec<Result<Value, Error>>)> {
         let links = self.nodes().all().await.unwrap_or_default();
         let asked = links.iter().filter_map(|link| {
@@ -208,7 +200,6 @@ impl Calls {
     }
 }
 
-/// A load of questions for the layouts of shards.
 struct Asking<'a> {
     nodes: &'a Nodes,
     calls: &'a [Call],

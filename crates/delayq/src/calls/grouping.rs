@@ -3,7 +3,6 @@
 use delayq_core::limits::{MAX_BYTES_A_CALL, MAX_IDS_A_CALL};
 use std::collections::BTreeMap;
 
-/// The items of one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Batch<K> {
     pub(crate) key: K,
@@ -11,8 +10,7 @@ pub(crate) struct Batch<K> {
     pub(crate) items: Vec<usize>,
 }
 
-/// Groups items by key within the limits of a call. Each item is given as index, key, and approximate size in bytes.
-/// Batches of one key keep the order of their items.
+/// Items are given as index, key, and approximate size in bytes. Batches of one key keep the order of their items.
 pub(crate) fn batches<K: Ord + Clone>(items: impl Iterator<Item = (usize, K, usize)>) -> Vec<Batch<K>> {
     let (mut full, mut open) = (Vec::new(), BTreeMap::<K, (Vec<usize>, usize)>::new());
     for (item, key, bytes) in items {

@@ -17,8 +17,7 @@ use tokio::time::{Instant, timeout_at};
 // === impl Calls ===
 
 impl Calls {
-    /// Learns the node of a shard from the answer of a node, and replaces the error where its cause is known. `None` if
-    /// the answer says nothing about nodes.
+    /// `None` if the answer says nothing about nodes.
     pub(super) async fn learn_place(
         &self,
         node: &Link,
@@ -38,7 +37,7 @@ impl Calls {
         }
     }
 
-    /// Asks this replica for the shard's record. Returns true if the record names another node. Processes may know a
+    /// Asks this replica for the shard's record; true if the record names another node. Processes may know a
     /// replica before its promotion, and an operator may take a move back.
     async fn is_elsewhere(&self, link: &Link, shard: ShardId, may_ask_until: Option<Instant>) -> bool {
         let Some(until) = may_ask_until else { return false };
@@ -49,7 +48,6 @@ impl Calls {
         node.is_some_and(|node| link.name() != Some(node) && self.nodes().learn(shard, node))
     }
 
-    /// Makes a call wait for the durability of the topic.
     pub(super) fn learn_durability(&self, call: &mut Call, asked: Durability) -> Taught {
         if let Some(topic) = call.written_topic() {
             self.durable.learn(topic, asked);
@@ -58,7 +56,7 @@ impl Calls {
         Taught::Durability
     }
 
-    /// Learns the layout of a shard that refused a call, and replaces the error where its cause is known.
+    /// Also replaces the error where its cause is known.
     pub(super) async fn learn_layout(&self, call: &Call, error: &mut Error, until: Instant) -> Taught {
         let Error::Layout { found, counts, deployment, .. } = &*error else { return Taught::Nothing };
         if let Err(foreign) = self.belongs(call.shard, *deployment) {
@@ -101,12 +99,11 @@ impl Calls {
         })
     }
 
-    /// Raises shards to a layout, and creates the shards that the layout adds. Returns the answer of each.
+    /// Returns the answer of each shard.
     pub(crate) async fn raise(&self, shards: &[ShardId], layout: &Layout) -> Vec<Result<Grown, Error>> {
         self.raise_by(shards, layout, self.deadline()).await
     }
 
-    /// As [`Self::raise`], by this deadline.
     pub(super) async fn raise_by(
         &self,
         shards: &[ShardId],

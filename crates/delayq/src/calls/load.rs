@@ -14,7 +14,6 @@ use delayq_core::shard::ShardId;
 /// Each item is answered once: by [`Self::fail`], or by [`Self::read`] unless [`Self::read`] returns the item to
 /// continue to the next shard.
 pub(crate) trait Load: Send {
-    /// The common property of items that share a call.
     type Key: Ord + Clone + Send + Sync;
 
     /// Returns the key of an item's next call, and about how many bytes the item takes there.

@@ -11,7 +11,6 @@ use crate::error::Error;
 use delayq_core::fate::Fate;
 use delayq_core::layout::LayoutRelation;
 
-/// A write after a failed attempt.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Write {
     /// True if the layout decides the shard, as for a put: a newer layout may choose another shard.
@@ -27,13 +26,9 @@ pub(crate) struct Write {
 /// The lesson of a failure, compared with the present knowledge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taught {
-    /// Nothing.
     Nothing,
-    /// Redis does not know the script.
     Script,
-    /// Another node of the cluster has the slot.
     Slot,
-    /// Another one of several Redises has the shard.
     Node,
     /// The relation of the shard's layout to the known layout, and true if the call was sent under the known layout.
     Layout(LayoutRelation, bool),
@@ -41,29 +36,21 @@ pub(crate) enum Taught {
     Durability,
 }
 
-/// The step after a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Again(Again),
     Fail,
 }
 
-/// The way to send a write again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Again {
-    /// Load the script first.
     Script,
-    /// Send to the node that has the slot.
     Slot,
-    /// Send to the node that has the shard.
     Node,
-    /// Send under the layout that is known now.
     Layout,
-    /// Raise the shard to the layout that is known now first.
+    /// The shard must learn the known layout first.
     Raise,
-    /// Wait for the durability of the topic.
     Durability,
-    /// Place the message by the layout that is known now.
     Placement,
     /// Send to a shard of another node, under another id.
     OtherShard,
@@ -71,7 +58,6 @@ pub(crate) enum Again {
     Lost,
 }
 
-/// Returns the step after an attempt that ended with this error.
 pub(crate) fn next(write: Write, error: &Error, taught: Taught) -> Next {
     if !write.has_budget {
         return Next::Fail;

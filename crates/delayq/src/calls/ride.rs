@@ -31,7 +31,6 @@ const ATTEMPTS: u8 = 16;
 pub(crate) struct Rules<'r> {
     /// The deadline of all attempts together.
     pub(crate) until: Instant,
-    /// Maximum time of a single attempt.
     pub(crate) attempt: Duration,
     /// True if the ride follows refusals for the layout and the durability.
     pub(super) follows: bool,
@@ -39,17 +38,14 @@ pub(crate) struct Rules<'r> {
     pub(super) at: Option<&'r Link>,
 }
 
-/// Sends items to their shards until each is answered.
 pub(crate) struct Ride<'r, K> {
     calls: Calls,
     rules: Rules<'r>,
     parcels: Vec<Parcel<K>>,
-    /// Items without a call.
     loose: Vec<usize>,
     attempts: u8,
 }
 
-/// A call with items.
 struct Parcel<K> {
     batch: Batch<K>,
     call: Call,
@@ -78,24 +74,20 @@ impl Rules<'_> {
 // === impl Ride ===
 
 impl<'r, K: Ord + Clone + Send + Sync> Ride<'r, K> {
-    /// Creates a ride; the first round sends.
     pub(crate) fn new(calls: &Calls, rules: Rules<'r>, items: Vec<usize>) -> Self {
         Self { calls: calls.clone(), rules, parcels: Vec::new(), loose: items, attempts: 0 }
     }
 
-    /// Returns true when each item is answered.
     pub(crate) fn is_over(&self) -> bool {
         self.parcels.is_empty() && self.loose.is_empty()
     }
 
-    /// Runs rounds until each item is answered.
     pub(crate) async fn finish<L: Load<Key = K>>(mut self, load: &mut L) {
         while !self.is_over() {
             self.round(load).await;
         }
     }
 
-    /// Sends each call once.
     pub(crate) async fn round<L: Load<Key = K>>(&mut self, load: &mut L) {
         self.make_calls(load).await;
         let parcels = std::mem::take(&mut self.parcels);
@@ -121,7 +113,7 @@ impl<'r, K: Ord + Clone + Send + Sync> Ride<'r, K> {
         self.raise(load, behind).await;
     }
 
-    /// Makes calls of the items without one. Items whose node is known to be silent fail.
+    /// Items whose node is known to be silent fail.
     async fn make_calls<L: Load<Key = K>>(&mut self, load: &mut L) {
         if self.loose.is_empty() {
             return;
@@ -144,7 +136,6 @@ impl<'r, K: Ord + Clone + Send + Sync> Ride<'r, K> {
         }
     }
 
-    /// Replaces the errors of missing shards where their cause is known.
     async fn explain(&self, calls: &[&Call], sent: &mut [Sent]) {
         if self.rules.follows {
             let explaining = self.calls.explain_missing(calls, sent);
@@ -153,7 +144,7 @@ impl<'r, K: Ord + Clone + Send + Sync> Ride<'r, K> {
         }
     }
 
-    /// Decides about the step after a failed call. Returns the call if the shard has to be raised first.
+    /// Returns the call if the shard has to be raised first.
     async fn failed<L: Load<Key = K>>(
         &mut self,
         load: &mut L,
@@ -192,7 +183,6 @@ impl<'r, K: Ord + Clone + Send + Sync> Ride<'r, K> {
         None
     }
 
-    /// Learns from the error of a call, and replaces the error where its cause is known.
     async fn learn(&self, parcel: &mut Parcel<K>, error: &mut Error, node: Option<&Link>) -> Taught {
         if error.is_no_script() {
             return Taught::Script;
@@ -214,7 +204,6 @@ impl<'r, K: Ord + Clone + Send + Sync> Ride<'r, K> {
         }
     }
 
-    /// Raises the shards of these calls, and queues the calls again.
     async fn raise<L: Load<Key = K>>(&mut self, load: &mut L, behind: Vec<Parcel<K>>) {
         if behind.is_empty() {
             return;

@@ -21,7 +21,7 @@ const MAX_BYTES_A_PIPELINE: usize = 4 * 1024 * 1024;
 /// Maximum items in one pipeline: at 50 µs each, on a busy Redis, 4,000 items take a tenth of the deadline of a call.
 pub(crate) const MAX_IDS_A_PIPELINE: usize = 4000;
 
-/// Carries items to their shards in as few pipelines as the limits allow; each pipeline has a separate deadline.
+/// Uses as few pipelines as the limits allow; each pipeline has a separate deadline.
 pub(crate) async fn carry<L: Load>(to: &Calls, load: &mut L, items: usize) {
     let keyed = (0..items).map(|item| {
         let (key, bytes) = load.next_call(item);
@@ -42,7 +42,7 @@ pub(crate) async fn carry<L: Load>(to: &Calls, load: &mut L, items: usize) {
     Ride::new(to, Rules::once(to), now).finish(load).await;
 }
 
-/// Sends one call for each batch. Returns each item's result with the item's index.
+/// Returns each item's result with the item's index.
 pub(crate) async fn scatter<K, A>(
     to: &Calls,
     batches: &[Batch<K>],
@@ -60,7 +60,7 @@ pub(crate) async fn scatter<K, A>(
     answers
 }
 
-/// Sends one call for each batch. Returns one answer for each batch, in order.
+/// Returns one answer for each batch, in order.
 pub(crate) async fn scatter_batches<K, A>(
     to: &Calls,
     batches: &[Batch<K>],
@@ -89,7 +89,7 @@ pub(crate) async fn scatter_batches<K, A>(
     answers
 }
 
-/// Sorts the answers by item; each item was in exactly one batch.
+/// Each item was in exactly one batch.
 pub(crate) fn in_order<A>(answers: Vec<(usize, A)>) -> Vec<A> {
     let mut ordered: Vec<Option<A>> = answers.iter().map(|_| None).collect();
     for (item, answer) in answers {

@@ -12,7 +12,6 @@ use tokio::time::Instant;
 /// Minimum messages to ask from a shard that is known to have more, if so many are free.
 const FULL_CALL: usize = 16;
 
-/// The shards to ask: immediately, or from a given time.
 #[derive(Debug, Default)]
 pub(super) struct Asking {
     turn: VecDeque<ShardId>,
@@ -24,28 +23,25 @@ pub(super) struct Asking {
 // === impl Asking ===
 
 impl Asking {
-    /// Adds a shard that may have messages now.
     pub(super) fn ask(&mut self, shard: ShardId) {
         self.add(shard, false);
     }
 
-    /// Adds a shard that has more messages.
     pub(super) fn ask_for_more(&mut self, shard: ShardId) {
         self.add(shard, true);
     }
 
-    /// Adds a shard that holds messages back for this long.
     pub(super) fn ask_later(&mut self, shard: ShardId, now: Instant, wait: Duration) {
         self.later.entry(now + wait).or_default().push(shard);
     }
 
-    /// Returns the time of the next call; `None`: not before a notification.
+    /// `None`: not before a notification.
     pub(super) fn next(&self, now: Instant) -> Option<Instant> {
         if !self.turn.is_empty() { Some(now) } else { self.later.keys().next().copied() }
     }
 
-    /// Returns the shards to ask for `free` messages, and the number for each shard, longest waiting first. Each shard
-    /// gets an equal share, but at least [`FULL_CALL`] if the shard has more. Shards that get nothing keep their turn.
+    /// Returns shards with the number of messages to ask for, longest waiting first. Each shard gets an equal
+    /// share, but at least [`FULL_CALL`] if the shard has more. Shards that get nothing keep their turn.
     pub(super) fn take(&mut self, now: Instant, free: usize) -> Vec<(ShardId, usize)> {
         while let Some(entry) = self.later.first_entry().filter(|entry| *entry.key() <= now) {
             entry.remove().into_iter().for_each(|shard| self.ask(shard));

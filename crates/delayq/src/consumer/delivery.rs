@@ -34,7 +34,6 @@ pub(crate) struct Held {
     dropped: Dropped,
 }
 
-/// The meaning of a drop.
 #[derive(Clone, Copy, Debug)]
 enum Dropped {
     /// A failed attempt of the application.
@@ -94,13 +93,12 @@ impl Delivery {
         answer(self.held.bury(reason))
     }
 
-    /// Marks the delivery as handed out to the application.
     pub(super) fn started(mut self) -> Self {
         self.held.dropped = Dropped::Failed;
         self
     }
 
-    /// Splits the message from the right to settle. If the message is never settled, the attempt does not count.
+    /// If the message is never settled, the attempt does not count.
     pub(crate) fn split(self) -> (Received, Held) {
         let Self { received, mut held } = self;
         held.dropped = Dropped::GivenBack;
@@ -119,7 +117,6 @@ impl Deref for Delivery {
 // === impl Held ===
 
 impl Held {
-    /// Creates the settlement right of a message that has not been handed out.
     pub(super) fn new(
         receipt: Receipt,
         lost: CancellationToken,
@@ -165,7 +162,6 @@ impl Drop for Held {
     }
 }
 
-/// Waits for the answer to a settlement.
 pub(crate) async fn answer(answered: Answered) -> Result<Settled, Error> {
     answered.await.unwrap_or(Err(Error::Closed))
 }

@@ -60,7 +60,6 @@ pub(super) struct Fetcher {
     pub(super) handed: mpsc::UnboundedSender<Delivery>,
 }
 
-/// The state of a fetcher: the shards, their notifications, and the shards to ask next.
 struct Watch {
     growth: Growth,
     shards: Vec<ShardId>,
@@ -103,7 +102,6 @@ impl ConsumerOptions {
         Self { lease: Some(lease), ..self }
     }
 
-    /// Checks that each option is in the allowed range.
     pub(crate) fn check(&self) -> Result<(), OutOfRange> {
         TOPICS.check(self.topics.len())?;
         CONCURRENCY.check(self.concurrency)?;
@@ -114,7 +112,6 @@ impl ConsumerOptions {
 // === impl Fetcher ===
 
 impl Fetcher {
-    /// Reserves until `stopping`, or until the consumer is dropped.
     pub(super) async fn run(self, stopping: CancellationToken) {
         let growth = self.client.growth();
         let shards: Vec<ShardId> = growth.shards().shards().collect();
@@ -158,7 +155,6 @@ impl Fetcher {
         }
     }
 
-    /// Waits for anything that may justify another round: mostly the end of a round.
     async fn wait(
         &self,
         watch: &mut Watch,
@@ -180,13 +176,12 @@ impl Fetcher {
         None
     }
 
-    /// Returns the number of messages that another round may bring.
     fn free(&self, watch: &Watch) -> usize {
         self.leases.free().saturating_sub(watch.out)
     }
 
-    /// Returns true if another round is worth the calls: always if no round in flight may bring a message, otherwise if
-    /// the new round may bring several messages. Places that become free meanwhile are gathered for the next round.
+    /// Always true if no round in flight may bring a message, otherwise if the new round may bring several
+    /// messages. Places that become free meanwhile are gathered for the next round.
     fn may_ask(&self, watch: &Watch) -> bool {
         let least = if watch.out == 0 { 1 } else { self.leases.most().div_ceil(PART_OF_ALL) };
         self.free(watch) >= least
@@ -212,7 +207,6 @@ impl Fetcher {
         Round { node, sent, asked, reports }
     }
 
-    /// Hands out the messages of a round.
     fn take(&self, round: Round, watch: &mut Watch) {
         let is_silence = |report: &Result<_, Error>| report.as_ref().is_err_and(Error::is_silence);
         let is_silent = round.reports.iter().all(is_silence);
@@ -246,8 +240,7 @@ impl Fetcher {
         }
     }
 
-    /// Hands out the messages of one shard. Returns the time until the next call to the shard: zero if there may be
-    /// more.
+    /// Returns the time until the next call to the shard: zero if there may be more.
     fn hand_out(&self, sent: Instant, most: usize, report: ReserveReport) -> Option<Duration> {
         let wait = if report.messages.len() >= most { Some(Duration::ZERO) } else { report.wait };
         let origin = Origin { sent, now: report.now.millis() };
@@ -272,7 +265,6 @@ impl Fetcher {
 // === impl Watch ===
 
 impl Watch {
-    /// Takes in notifications, and polls shards that are due.
     fn look_around(&mut self, topics: &[Topic]) {
         if let Some(shards) = self.growth.try_next() {
             self.grow(shards);
@@ -295,7 +287,6 @@ impl Watch {
         }
     }
 
-    /// Also watches shards that were added to the deployment.
     fn grow(&mut self, shards: ShardCount) {
         let added: Vec<ShardId> = shards.shards().skip(self.shards.len()).collect();
         added.iter().for_each(|&shard| self.asking.ask(shard));

@@ -29,11 +29,9 @@ const MOST_RECEIPTS: usize = 32;
 /// The minimum part of all waiting receipts in one round trip, so that receipts leave as fast as new receipts arrive.
 const PART_OF_ALL: usize = 8;
 
-/// The sender to the task that acks.
 #[derive(Clone, Debug)]
 pub(super) struct Later(mpsc::UnboundedSender<Given>);
 
-/// The task that acks.
 #[derive(Debug)]
 struct Acking {
     holder: Holder,
@@ -43,17 +41,16 @@ struct Acking {
     given: mpsc::UnboundedReceiver<Given>,
 }
 
-/// The arrival time of a receipt, and the receipt.
 type Given = (Instant, Receipt);
 
-/// The waiting receipts by shard, with the arrival time of the first receipt. Pure.
+/// Waiting receipts by shard, with the arrival time of the first.
 #[derive(Debug, Default)]
 struct Waiting(BTreeMap<ShardId, (Instant, Vec<Receipt>)>);
 
 // === impl Later ===
 
 impl Later {
-    /// Starts the task, which ends when all senders are dropped and all acks are sent.
+    /// The task ends when all senders are dropped and all acks are sent.
     pub(super) fn start(
         holder: Holder,
         leases: Arc<Leases>,
@@ -65,7 +62,6 @@ impl Later {
         Self(give)
     }
 
-    /// Queues a receipt for a later ack.
     pub(super) fn ack(&self, receipt: Receipt) {
         // The task outlives all senders.
         let _ = self.0.send((now(), receipt));
@@ -88,7 +84,7 @@ impl Acking {
         }
     }
 
-    /// Takes in receipts until some are due; false once all senders are dropped.
+    /// False once all senders are dropped.
     async fn gather(&mut self) -> bool {
         if let Some(oldest) = self.waiting.oldest() {
             // Sleeps without receiving, so that senders need not wake this task meanwhile.
@@ -105,14 +101,13 @@ impl Acking {
         is_open
     }
 
-    /// Takes in the receipts that have arrived already.
     fn take_in(&mut self) {
         while let Ok(given) = self.given.try_recv() {
             self.waiting.add(given);
         }
     }
 
-    /// Acks the receipts that will have waited long enough at that time; false if Redis could not be reached.
+    /// Acks receipts that will have waited long enough at `then`; false if Redis could not be reached.
     async fn ack(&mut self, then: Instant) -> bool {
         let receipts = self.waiting.take(then);
         let (answers, mut told) = (self.holder.ack(&receipts).await, true);
@@ -142,13 +137,11 @@ impl Waiting {
         receipts.push(receipt);
     }
 
-    /// Returns the arrival time of the oldest receipt.
     fn oldest(&self) -> Option<Instant> {
         self.0.values().map(|(since, _)| *since).min()
     }
 
-    /// Takes the receipts for one call, from the shards that have waited longest, and long enough; at most the limit of
-    /// a call for each shard.
+    /// Takes from the shards that have waited longest, and long enough; at most the limit of a call for each shard.
     fn take(&mut self, now: Instant) -> Vec<Receipt> {
         let all: usize = self.0.values().map(|(_, receipts)| receipts.len()).sum();
         let most = MOST_RECEIPTS.max(all / PART_OF_ALL);

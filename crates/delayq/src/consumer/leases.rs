@@ -22,7 +22,6 @@ const MAX_UNCONFIRMED: usize = MAX_IDS_A_PIPELINE;
 /// Minimum time between two attempts to extend a lease.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The leases handed out and not settled.
 #[derive(Debug)]
 pub(super) struct Leases {
     most: usize,
@@ -38,7 +37,6 @@ struct Held {
     leases: HashMap<Receipt, Lease>,
     /// Number of leases in work, or not settled at the first attempt.
     busy: usize,
-    /// Time of the next planned extension.
     next: Option<Instant>,
 }
 
@@ -56,9 +54,7 @@ struct Lease {
 /// The sending time of a call and the Redis clock in the answer, to convert Redis times to times of this host.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Origin {
-    /// Sending time of the call.
     pub(super) sent: Instant,
-    /// The time on Redis's clock.
     pub(super) now: UnixMillis,
 }
 
@@ -78,7 +74,6 @@ impl Lease {
         self.due = Some(sent + self.length / 3);
     }
 
-    /// Takes in the answer to an extension that was sent at `sent`.
     fn note(&mut self, sent: Instant, answer: Result<Settled, Error>) {
         match answer {
             Ok(Settled::Extended(end)) => self.extended(sent, end),
@@ -114,7 +109,6 @@ impl Leases {
         Self { most, held: Mutex::default(), freed: Notify::new(), changed: Notify::new(), stopping }
     }
 
-    /// Returns the maximum number of leases.
     pub(super) const fn most(&self) -> usize {
         self.most
     }
@@ -160,7 +154,6 @@ impl Leases {
         self.set_busy(receipt, true);
     }
 
-    /// Stops keeping a lease.
     pub(super) fn end(&self, receipt: &Receipt) {
         let mut held = self.held();
         if let Some(lease) = held.leases.remove(receipt) {
@@ -172,7 +165,6 @@ impl Leases {
         }
     }
 
-    /// Returns true if a lease is known to last.
     pub(super) fn lasts(&self, receipt: &Receipt) -> bool {
         self.held().leases.get(receipt).is_some_and(|lease| now() < lease.ends)
     }
@@ -199,14 +191,13 @@ impl Leases {
         }
     }
 
-    /// Plans the next extension, and returns the time.
     fn plan(&self) -> Option<Instant> {
         let mut held = self.held();
         held.next = held.leases.values().filter_map(|lease| lease.due).min();
         held.next
     }
 
-    /// Returns the leases to extend now, together with leases that are due soon.
+    /// Includes leases that are due soon.
     fn due(&self, now: Instant) -> Vec<Receipt> {
         let soon = |lease: &Lease| lease.due.is_some_and(|due| due <= now + lease.length / 6);
         let held = self.held();

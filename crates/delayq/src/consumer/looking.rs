@@ -14,7 +14,6 @@ const AT_ONCE: usize = 8;
 /// Minimum time between two polls.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The time of the last call to each shard.
 #[derive(Debug)]
 pub(super) struct Looking {
     asked: Vec<Option<Instant>>,
@@ -24,12 +23,10 @@ pub(super) struct Looking {
 // === impl Looking ===
 
 impl Looking {
-    /// Creates a state without shards.
     pub(super) fn new(now: Instant) -> Self {
         Self { asked: Vec::new(), next: now }
     }
 
-    /// Records that a shard is asked now.
     pub(super) fn asked(&mut self, shard: ShardId, now: Instant) {
         let at = usize::from(shard.get());
         if self.asked.len() <= at {
@@ -38,12 +35,11 @@ impl Looking {
         self.asked[at] = Some(now);
     }
 
-    /// Returns the time of the next poll.
     pub(super) const fn next(&self) -> Instant {
         self.next
     }
 
-    /// Returns the shards to poll now, and records them as asked; `shards` is the number of shards.
+    /// Records the returned shards as asked.
     pub(super) fn take(&mut self, shards: usize, now: Instant) -> Vec<ShardId> {
         if now < self.next {
             return Vec::new();

@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Concurrent round trips to a node: a notification during a round trip does not wait for the answer.
 pub(super) const ROUNDS: usize = 4;
 
-/// The round trips in flight, and the shards that wait for the end of a round trip.
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
     nodes: BTreeMap<String, Node>,
@@ -16,7 +15,6 @@ pub(super) struct Rounds {
 #[derive(Debug, Default)]
 struct Node {
     under_way: usize,
-    /// True if the last round trip was not answered.
     is_silent: bool,
     waiting: BTreeSet<ShardId>,
 }
@@ -24,8 +22,8 @@ struct Node {
 // === impl Rounds ===
 
 impl Rounds {
-    /// Begins a round trip. Returns the shards to ask, with the number of messages for each (0: only check that the
-    /// node takes writes). All other shards wait until a round trip ends.
+    /// Returns the shards to ask, with the number of messages for each (0: only check that the node takes
+    /// writes). All other shards wait until a round trip ends.
     pub(super) fn begin(&mut self, node: &str, asked: Vec<(ShardId, usize)>) -> Vec<(ShardId, usize)> {
         let node = self.nodes.entry(node.to_owned()).or_default();
         let mut asked = asked.into_iter();
@@ -39,7 +37,7 @@ impl Rounds {
         now
     }
 
-    /// Ends a round trip. Returns the shards that waited for the end.
+    /// Returns the shards that waited for the end.
     pub(super) fn end(&mut self, node: &str, is_silent: bool) -> BTreeSet<ShardId> {
         let node = self.nodes.get_mut(node).expect("what ends has begun");
         node.under_way -= 1;

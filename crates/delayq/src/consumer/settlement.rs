@@ -9,7 +9,6 @@ use delayq_core::verbs::reserve::Receipt;
 use delayq_core::verbs::settle::{Release, Settled};
 use tokio::sync::oneshot;
 
-/// A kind of settlement.
 #[derive(Clone, Debug)]
 pub(super) enum Settle {
     Ack(Receipt),
@@ -17,7 +16,6 @@ pub(super) enum Settle {
     Bury(Receipt, String),
 }
 
-/// A settlement that Redis has not confirmed.
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) settle: Settle,
@@ -37,7 +35,6 @@ impl Settle {
         }
     }
 
-    /// Converts the settlement to the form of the call.
     pub(super) fn as_call(&self) -> Settlement<'_> {
         match self {
             Self::Ack(receipt) => Settlement::Ack(receipt),
@@ -50,12 +47,10 @@ impl Settle {
 // === impl Open ===
 
 impl Open {
-    /// Creates a settlement without a waiting caller.
     pub(super) fn unattended(settle: Settle) -> Self {
         Self { settle, answer: None, is_lost: false }
     }
 
-    /// Returns the settlement after a failed attempt.
     pub(super) fn after(mut self, error: &Error) -> Self {
         self.is_lost |= error.fate() == Fate::Unknown;
         self

@@ -27,7 +27,6 @@ const REST: Duration = Duration::from_millis(200);
 /// The answer to a settlement; without an answer, the settling task ended with the runtime.
 pub(crate) type Answered = oneshot::Receiver<Result<Settled, Error>>;
 
-/// The senders to the tasks that settle.
 #[derive(Clone, Debug)]
 pub(super) struct Settler {
     /// Bounded by the leases: each lease is settled once.
@@ -36,7 +35,6 @@ pub(super) struct Settler {
     leases: Arc<Leases>,
 }
 
-/// The shared state of the tasks.
 #[derive(Clone)]
 struct Settling {
     calls: Calls,
@@ -44,7 +42,6 @@ struct Settling {
     tasks: TaskTracker,
 }
 
-/// The result of an attempt.
 #[derive(Debug)]
 enum Verdict {
     Answer(Result<Settled, Error>),
@@ -65,20 +62,17 @@ impl Settler {
         Self { queue, later, leases: Arc::clone(leases) }
     }
 
-    /// Hands a settlement to the settling task, and returns a receiver for the answer. The settlement is handed over
-    /// before any await, so the receiver may be dropped at any time.
+    /// The settlement is handed over before any await, so the receiver may be dropped at any time.
     pub(super) fn settle(&self, settle: Settle) -> Answered {
         let (answer, answered) = oneshot::channel();
         self.hand_over(Open { answer: Some(answer), ..Open::unattended(settle) });
         answered
     }
 
-    /// Acks without waiting, in a later batch.
     pub(super) fn ack_later(&self, receipt: Receipt) {
         self.later.ack(receipt);
     }
 
-    /// Settles without a waiting caller.
     pub(super) fn settle_later(&self, settle: Settle) {
         self.hand_over(Open::unattended(settle));
     }
@@ -94,7 +88,7 @@ impl Settler {
 // === impl Settling ===
 
 impl Settling {
-    /// Settles gathered messages. Repeats rest in a separate task first, so that nothing waits for a repeat.
+    /// Repeats rest in a separate task first, so that nothing waits for a repeat.
     async fn begin(&self, open: Vec<Open>) {
         let left = self.try_once(open).await;
         if !left.is_empty() {
@@ -109,7 +103,7 @@ impl Settling {
         }
     }
 
-    /// Sends settlements once, and passes the answers to waiting callers. Returns the settlements to repeat.
+    /// Passes answers to waiting callers; returns the settlements to repeat.
     async fn try_once(&self, open: Vec<Open>) -> Vec<Open> {
         let answers = {
             let settlements: Vec<_> = open.iter().map(|open| open.settle.as_call()).collect();
@@ -133,7 +127,7 @@ impl Settling {
     }
 }
 
-/// Judges an attempt: `is_lost` is true if the answer to an earlier attempt is missing, `lasts` if the lease lasts.
+/// `is_lost`: the answer to an earlier attempt is missing; `lasts`: the lease lasts.
 fn verdict(settle: &Settle, is_lost: bool, lasts: bool, answer: Result<Settled, Error>) -> Verdict {
     Verdict::Answer(match answer {
         Err(error) if lasts && error.advice() == Advice::Retry => return Verdict::Again(error),
@@ -165,7 +159,6 @@ mod tests {
         Error::Redis { code: code.to_owned(), detail: String::new() }
     }
 
-    /// Returns `again`, or the answer to the holder.
     fn said(settle: &Settle, is_lost: bool, lasts: bool, answer: Result<Settled, Error>) -> String {
         match verdict(settle, is_lost, lasts, answer) {
             Verdict::Again(_) => "again".to_owned(),

@@ -1,12 +1,10 @@
 //! The printable form of a Redis address.
 
-/// Replaces a secret.
 const MASK: &str = "***";
 
 /// Query parameters that hold no secret; the value of any other parameter is masked, even of an unknown parameter.
 const OPEN: [&str; 3] = ["db", "protocol", "user"];
 
-/// A URL without the user and the password.
 pub(super) fn printed(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or_default();
     let rest = if scheme.is_empty() { url } else { rest };

@@ -11,7 +11,7 @@ use std::str::FromStr;
 /// One reachable node is enough: that node names the other nodes, and the announced addresses are used.
 #[derive(Clone)]
 pub struct ClusterUrl {
-    /// Some nodes of the cluster; at least one.
+    /// At least one.
     pub(crate) nodes: Vec<Node>,
     tls: bool,
     /// The login; the address is a placeholder for the address of any node.
@@ -26,7 +26,6 @@ impl ClusterUrl {
         CLUSTER.schemes.iter().any(|(scheme, _)| url.starts_with(scheme))
     }
 
-    /// Connection parameters of a node.
     pub(crate) fn node(&self, node: &Node) -> ConnectionInfo {
         self.redis.clone().set_addr(node.at(self.tls))
     }

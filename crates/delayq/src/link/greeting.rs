@@ -12,8 +12,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// The beginning of the error in every version of Redis and Valkey.
 const FULL: &[u8] = b"-ERR max number of clients";
 
-/// Returns true if the Redis at this address has as many clients as its `maxclients` allows. Over TLS this cannot be
-/// detected.
+/// True at the Redis's `maxclients`. Over TLS this cannot be detected.
 pub(super) async fn is_full(address: &ConnectionAddr) -> bool {
     let heard = async {
         match address {

@@ -4,12 +4,11 @@ use super::node::Node;
 use delayq_core::url::UrlForm;
 use redis::{ConnectionInfo, IntoConnectionInfo};
 
-/// The parts of `scheme://[user[:password]@]host[:port],…[/path][?query]`.
+/// `scheme://[user[:password]@]host[:port],…[/path][?query]`.
 pub(super) struct Hosts<'a> {
     pub(super) tls: bool,
     login: &'a str,
     hosts: &'a str,
-    /// The path after the hosts and a slash.
     pub(super) path: &'a str,
     query: &'a str,
 }
@@ -29,7 +28,7 @@ impl<'a> Hosts<'a> {
         Ok(Self { tls, login, hosts, path, query })
     }
 
-    /// The hosts, each a `what`; the port applies where the URL gives none.
+    /// Each host is a `what`; the port applies where the URL gives none.
     pub(super) fn nodes(
         &self,
         &UrlForm { host: what, port, shape, .. }: &UrlForm,
@@ -49,7 +48,7 @@ impl<'a> Hosts<'a> {
         }
     }
 
-    /// The only host; the port applies where the URL gives none.
+    /// The port applies where the URL gives none.
     pub(super) fn only(&self, port: u16) -> Result<Node, String> {
         if self.hosts.contains(',') {
             return Err(
@@ -62,13 +61,12 @@ impl<'a> Hosts<'a> {
         Node::parse(self.hosts, port).ok_or_else(unread)
     }
 
-    /// The parameters behind the question mark.
     pub(super) fn query(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         let pairs = self.query.split('&').filter(|pair| !pair.is_empty());
         pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")))
     }
 
-    /// The login and the database; the address is a placeholder for the address of any server.
+    /// The address is a placeholder for the address of any server.
     pub(super) fn redis(&self, database: u16) -> Result<ConnectionInfo, String> {
         let login = if self.login.is_empty() { String::new() } else { format!("{}@", self.login) };
         let redis = format!("redis://{login}host/{database}");

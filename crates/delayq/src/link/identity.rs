@@ -80,7 +80,6 @@ pub fn of_certificate(why: String, shows: bool) -> String {
     }
 }
 
-/// Returns true if the server ended the connection.
 pub(super) fn is_ended(why: &str) -> bool {
     let lower = why.to_lowercase();
     ENDED.iter().any(|words| lower.contains(words))

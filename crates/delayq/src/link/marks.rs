@@ -20,7 +20,6 @@ pub(crate) struct Marks {
     seen: Mutex<Option<Seen>>,
 }
 
-/// A deployment, with the master that kept the deployment.
 #[derive(Clone, Debug)]
 struct Seen {
     identity: DeploymentId,
@@ -30,13 +29,12 @@ struct Seen {
 // === impl Marks ===
 
 impl Marks {
-    /// The marks of a Redis with these shards: the first few shards.
+    /// The first few shards of a Redis.
     pub(crate) fn of(keys: &Keys, shards: impl Iterator<Item = ShardId>) -> Self {
         let metas = shards.take(MOST).map(|shard| keys.meta(shard).into()).collect();
         Self { metas, seen: Mutex::default() }
     }
 
-    /// The commands that read the marks of a Redis.
     pub(super) fn questions(&self) -> impl Iterator<Item = Cmd> {
         self.metas.iter().map(|meta| {
             let mut question = cmd("HMGET");

@@ -19,24 +19,20 @@ use tokio::time::timeout;
 /// The master of a place; shared by all links of a client.
 pub(crate) struct Master {
     settings: LinkSettings,
-    /// The name among several Redises.
     name: Option<NodeName>,
     address: Arc<str>,
     place: Place,
 }
 
 enum Place {
-    /// One fixed address.
     Fixed,
-    /// A node of a cluster.
     Node(Box<ConnectionInfo>, OnDoubt),
     /// At the address that the sentinels name, if the deployment is there.
     Sentinels(Box<Sentinels>, Marks),
-    /// The URL cannot be read; holds the reason.
+    /// Holds the reason.
     Unreadable(String),
 }
 
-/// A node of a cluster, with connection parameters.
 pub(crate) struct NodeOfCluster {
     pub(crate) node: Node,
     pub(crate) info: ConnectionInfo,
@@ -47,13 +43,11 @@ pub(crate) struct NodeOfCluster {
 /// Has the cluster's slot map refreshed whenever a node is in doubt.
 pub(crate) type OnDoubt = Box<dyn Fn() + Send + Sync>;
 
-/// A connection to a master.
 #[derive(Clone)]
 pub(crate) struct Connected {
     pub(crate) connection: MultiplexedConnection,
-    /// The address of this master.
     pub(crate) address: Arc<str>,
-    /// The time for which this Redis is the master; `None` if there are no sentinels.
+    /// `None` if there are no sentinels.
     pub(crate) term: Option<Term>,
 }
 
@@ -75,14 +69,12 @@ impl Master {
         Self { name: None, address: settings.address().into(), settings, place }
     }
 
-    /// A master among several named Redises.
     pub(super) fn named(name: &NodeName, settings: LinkSettings, marks: Marks) -> Self {
         let master = Self::new(settings, marks);
         let address = format!("{name} ({})", master.address).into();
         Self { name: Some(name.clone()), address, ..master }
     }
 
-    /// A node of a cluster.
     pub(super) fn of_node(NodeOfCluster { node, info, settings, on_doubt }: NodeOfCluster) -> Self {
         let place = Place::Node(Box::new(info), on_doubt);
         Self { name: None, address: node.to_string().into(), settings, place }
@@ -96,7 +88,7 @@ impl Master {
         self.name.as_ref()
     }
 
-    /// The address without secrets, after the name of a named Redis.
+    /// Without secrets, after the name of a named Redis.
     pub(crate) fn address(&self) -> &Arc<str> {
         &self.address
     }
@@ -110,7 +102,7 @@ impl Master {
         }
     }
 
-    /// Asks every sentinel now; `None` if there are no sentinels.
+    /// `None` if there are no sentinels.
     pub(super) async fn sentinels(&self) -> Option<Vec<SentinelReport>> {
         match &self.place {
             Place::Sentinels(sentinels, _) => Some(sentinels.report().await),
@@ -118,10 +110,6 @@ impl Master {
         }
     }
 
-    /// Makes a new connection.
-    ///
-    /// # Errors
-    /// The connection failed, or the server is no master: nothing was written.
     pub(crate) async fn connect(&self, config: &AsyncConnectionConfig) -> Result<Connected, Error> {
         match &self.place {
             Place::Fixed => self.connect_at(self.settings.info()?, config).await,
@@ -224,7 +212,6 @@ impl Master {
     }
 }
 
-/// Returns true if ROLE names a master.
 fn is_master(role: &Value) -> bool {
     let Value::Array(words) = role else { return false };
     matches!(words.first(), Some(Value::BulkString(role)) if role == b"master")

@@ -17,7 +17,7 @@ impl Node {
         Self { host: host.into(), port }
     }
 
-    /// Reads `host` or `host:port`, with an IPv6 address in brackets.
+    /// An IPv6 address has brackets.
     pub(crate) fn parse(text: &str, port: u16) -> Option<Self> {
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()?),
@@ -29,9 +29,8 @@ impl Node {
         (!host.is_empty() && host.chars().all(sound) && port != 0).then(|| Self::new(host, port))
     }
 
-    /// Reads the target of a redirection by this node: `host:port`, where the host may be missing and an IPv6 address
-    /// has no brackets. `None` if there is no target: `?` is a node without a name, and port 0 a node with an unknown
-    /// port.
+    /// `host:port`, where the host may be missing and an IPv6 address has no brackets. `None` if there is no
+    /// target: `?` is a node without a name, and port 0 a node with an unknown port.
     pub(crate) fn redirected(&self, text: &str) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let host = if host.is_empty() { &self.host } else { host };

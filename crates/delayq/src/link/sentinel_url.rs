@@ -11,7 +11,7 @@ use std::str::FromStr;
 /// User and password belong to the Redis, not to the sentinels.
 #[derive(Clone)]
 pub struct SentinelUrl {
-    /// The sentinels; at least one.
+    /// At least one.
     pub(super) nodes: Vec<Node>,
     /// The sentinels' name for the master.
     pub(super) service: String,
@@ -28,7 +28,6 @@ impl SentinelUrl {
         SENTINEL.schemes.iter().any(|(scheme, _)| url.starts_with(scheme))
     }
 
-    /// Connection parameters of the master at this node.
     pub(super) fn master(&self, node: &Node) -> ConnectionInfo {
         self.redis.clone().set_addr(node.at(self.tls))
     }

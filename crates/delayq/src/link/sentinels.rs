@@ -25,7 +25,7 @@ use views::{Answered, View, told};
 /// Extra time, after the first sentinel's answer, to wait for more recent answers of other sentinels.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// The sentinels of one master. The sentinels are followed from the first question until this value is dropped.
+/// Followed from the first question until this value is dropped.
 pub(crate) struct Sentinels {
     url: SentinelUrl,
     settings: LinkSettings,
@@ -76,7 +76,6 @@ impl Sentinels {
         term.ok_or_else(|| format!("{who} master of {service}: {}", told(&self.board.views())))
     }
 
-    /// Asks every sentinel now.
     pub(super) async fn report(&self) -> Vec<SentinelReport> {
         self.doubt();
         self.hear().await;
@@ -87,7 +86,6 @@ impl Sentinels {
         self.board.views().into_iter().map(report).collect()
     }
 
-    /// Waits for answers of this round.
     async fn hear(&self) -> Answered {
         self.follow();
         let round = self.board.round();

@@ -107,12 +107,10 @@ impl LinkSettings {
         Self { identity: Some(Identity::from_pem(cert_pem, key_pem)), ..self }
     }
 
-    /// Maximum time to confirm a write.
     pub(crate) fn confirmed_within(&self) -> Duration {
         self.confirm_timeout.unwrap_or(self.deadline / 2)
     }
 
-    /// Checks that each option is in its range.
     fn check_ranges(&self) -> Result<(), OutOfRange> {
         CONNECT_TIMEOUT.check(self.connect_timeout)?;
         DEADLINE.check(self.deadline)?;
@@ -146,14 +144,12 @@ impl LinkSettings {
         self.client(info).map(drop)
     }
 
-    /// The one Redis that the URL names.
     pub(crate) fn info(&self) -> Result<ConnectionInfo, Error> {
         let url = self.url.parse::<SingleUrl>();
         url.map(SingleUrl::into).map_err(|why| Error::Unreachable { address: self.address(), why })
     }
 
-    /// A client of the Redis at the place that `info` names; the login of `info` applies where these settings have
-    /// none.
+    /// The login of `info` applies where these settings have none.
     pub(crate) fn client(&self, info: ConnectionInfo) -> Result<Client, Error> {
         let unusable = |error: RedisError| Error::of_connecting(&self.address(), &error);
         self.check_ranges()?;
@@ -165,7 +161,6 @@ impl LinkSettings {
             .map_err(unusable)
     }
 
-    /// The error of a failed connection to a Redis at this address.
     pub(crate) async fn unconnected(&self, address: &str, at: &ConnectionAddr, error: &RedisError) -> Error {
         match Error::of_connecting(address, error) {
             Error::Unreachable { address, why } if is_ended(&why) && is_full(at).await => {
@@ -179,12 +174,10 @@ impl LinkSettings {
         }
     }
 
-    /// Adds the same explanation to a sentinel's failure `why`.
     pub(crate) fn sentinel_unconnected(&self, why: String) -> String {
         if self.sentinel_tls() { of_certificate(why, self.sentinel_identity().is_some()) } else { why }
     }
 
-    /// A client of one sentinel.
     pub(crate) fn sentinel_client(&self, node: &Node) -> Result<Client, String> {
         let SentinelSettings { username, password, ca_pem, .. } = &self.sentinel;
         let tls = self.sentinel_tls();
@@ -227,13 +220,13 @@ impl LinkSettings {
     }
 }
 
-/// The TLS settings, or `None` for the system's authorities without a client certificate.
+/// `None` for the system's authorities without a client certificate.
 fn certificates(ca_pem: Option<&[u8]>, identity: Option<&Identity>) -> Option<TlsCertificates> {
     let (root_cert, client_tls) = (ca_pem.map(<[u8]>::to_vec), identity.map(Identity::shown));
     (root_cert.is_some() || client_tls.is_some()).then_some(TlsCertificates { client_tls, root_cert })
 }
 
-/// Overrides the login of a URL. The password is read now.
+/// The password is read now.
 fn with_login(
     info: ConnectionInfo,
     username: Option<&str>,

@@ -40,7 +40,7 @@ fn over_tcp(text: &str) -> Result<ConnectionInfo, String> {
     Ok(hosts.redis(database)?.set_addr(node.at(hosts.tls)))
 }
 
-/// The database: /N or ?db=N.
+/// /N or ?db=N.
 fn database(hosts: &Hosts<'_>) -> Result<u16, String> {
     let read = |number: &str| {
         number.parse().map_err(|_| "its path or db is not the number of a database: /N".to_owned())

@@ -17,7 +17,6 @@ impl Term {
         Self { master, over: CancellationToken::new() }
     }
 
-    /// The master's address, with the name of the service.
     pub(super) fn address(&self, service: &str) -> String {
         format!("{}, the master of {service}", self.master)
     }
@@ -30,7 +29,7 @@ impl Term {
         self.over.is_cancelled()
     }
 
-    /// Waits for the end of the term. Cancel safe.
+    /// Cancel safe.
     pub(crate) async fn over(&self) {
         self.over.cancelled().await;
     }

@@ -38,14 +38,13 @@ pub enum Notification {
     Resync,
 }
 
-/// A change of the followed shards.
 #[derive(Debug)]
 pub(super) enum Change {
     Add(Vec<ShardId>),
     Remove(Vec<ShardId>),
 }
 
-/// Follows the channels of shards on one connection.
+/// One connection for the channels of many shards.
 pub(super) struct Ear {
     link: Arc<Link>,
     keys: Keys,
@@ -61,15 +60,13 @@ pub(super) struct Ear {
     elsewhere: BTreeSet<ShardId>,
 }
 
-/// A loss that the connection itself reports.
 enum Loss {
-    /// The connection broke.
     All,
-    /// The server ended the subscription of this shard.
+    /// The server ended the subscription.
     Of(ShardId),
 }
 
-/// Shards with a subscription, as seen by the connection itself.
+/// As seen by the connection itself.
 type Kept = Arc<Mutex<BTreeSet<ShardId>>>;
 
 // === impl Ear ===
@@ -103,7 +100,7 @@ impl Ear {
         }
     }
 
-    /// Listens on one connection until the connection breaks; `Ok` after the listener is dropped.
+    /// `Ok` after the listener is dropped.
     async fn connected(&mut self) -> Result<(), Error> {
         self.doubts.mark_unchanged();
         let (lost, mut losses) = mpsc::unbounded_channel();
@@ -233,7 +230,7 @@ impl Ear {
         Ok(())
     }
 
-    /// Joins the workers of the followed topics. Messages arrive even if this fails.
+    /// Messages arrive even if this fails.
     async fn be_counted(&self, connection: &MultiplexedConnection) {
         let (mut command, mut connection) = (redis::cmd("SSUBSCRIBE"), connection.clone());
         self.followed.topics.iter().for_each(|topic| {
@@ -292,8 +289,6 @@ fn understand(keys: &Keys, push: &PushInfo) -> Option<Notification> {
     }
 }
 
-/// The shard of a subscription that the server ended although the shard is still wanted: the shard is at another node
-/// now.
 fn taken(keys: &Keys, kept: &Kept, push: &PushInfo) -> Option<ShardId> {
     let (shard, _) = keys.parse_channel(&text(push.data.first())?)?;
     lock(kept).contains(&shard).then_some(shard)
@@ -311,7 +306,6 @@ fn succeeded(address: String) -> Error {
     Error::Unreachable { address, why: "another connection to it was replaced".to_owned() }
 }
 
-/// Makes a connection that passes each push to `receiver`.
 async fn connect(master: &Master, receiver: impl AsyncPushSender) -> Result<Connected, Error> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(master.settings().connect_timeout))
@@ -320,10 +314,7 @@ async fn connect(master: &Master, receiver: impl AsyncPushSender) -> Result<Conn
     master.connect(&config).await
 }
 
-/// Subscribes and unsubscribes once, on a separate connection, to check the user's permission.
-///
-/// # Errors
-/// Redis cannot be reached, or denies a command.
+/// Uses a separate connection, to check the user's permission.
 pub(crate) async fn try_listening(master: &Master, keys: &Keys, shard: ShardId) -> Result<(), Error> {
     let Connected { mut connection, address, .. } = connect(master, |_: PushInfo| Ok::<(), ()>(())).await?;
     let channels = [Channel::Wake, Channel::Ready].map(|kind| keys.channel(shard, kind));

@@ -16,7 +16,6 @@ use tokio_util::task::AbortOnDropHandle;
 /// Pause before shards without a known node are looked up again.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// Assigns each shard to the ear of the shard's node.
 pub(super) struct Spread {
     calls: Calls,
     followed: Followed,
@@ -27,7 +26,6 @@ pub(super) struct Spread {
     places: Places,
 }
 
-/// An ear with the followed shards.
 struct Placed {
     shards: BTreeSet<ShardId>,
     changes: mpsc::UnboundedSender<Change>,
@@ -49,7 +47,6 @@ impl Spread {
         Self { calls, followed, shards, changes, notify, ears: BTreeMap::new(), places }
     }
 
-    /// Runs until the listener is dropped.
     pub(super) async fn run(mut self) {
         loop {
             let is_whole = self.place().await;
@@ -85,8 +82,7 @@ impl Spread {
         }
     }
 
-    /// Has each shard followed at the shard's node, and nowhere else. Returns true if each shard that can have a node
-    /// has a node.
+    /// No shard is followed at two nodes. True if each shard that can have a node has a node.
     async fn place(&mut self) -> bool {
         let has_node = |shard: &ShardId| self.calls.nodes().has_node(*shard);
         let shards: Vec<ShardId> = self.shards.iter().copied().filter(has_node).collect();

@@ -9,7 +9,6 @@ use delayq_core::verbs::put::PutItem;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// A message on the way to its shard.
 #[derive(Clone, Debug)]
 pub(crate) struct Placed {
     pub(crate) message: Arc<Message>,
@@ -17,7 +16,6 @@ pub(crate) struct Placed {
     /// True if the message may go to any shard: a message without an own id and without a group, with an id that was
     /// generated here.
     pub(crate) is_free: bool,
-    /// True if an outage ended an attempt.
     pub(crate) is_repeated: bool,
     /// Start of this process's first attempt, if the answer to that attempt was lost.
     pub(crate) lost: Option<Instant>,
@@ -25,10 +23,8 @@ pub(crate) struct Placed {
     pub(crate) first_try: Option<UnixMillis>,
 }
 
-/// The progress of a message through shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// The layout that determined the shards.
     layout: u32,
     /// The earlier shards that are still to be asked, the next shard last.
     earlier: Vec<ShardId>,
@@ -45,17 +41,15 @@ impl Place {
         Self { layout: known.word(), earlier: places.earlier, home: places.home }
     }
 
-    /// The next shard to ask.
     pub(crate) fn at(&self) -> ShardId {
         self.earlier.last().copied().unwrap_or(self.home)
     }
 
-    /// The shard to which the message belongs.
     pub(crate) fn home(&self) -> ShardId {
         self.home
     }
 
-    /// Returns true if the next shard is an earlier shard, which is only asked.
+    /// Earlier shards are only asked.
     fn is_earlier(&self) -> bool {
         !self.earlier.is_empty()
     }
@@ -64,19 +58,16 @@ impl Place {
 // === impl Placed ===
 
 impl Placed {
-    /// A message before the first attempt.
     pub(crate) fn new(message: Message, place: Place, is_free: bool) -> Self {
         let message = Arc::new(message);
         Self { message, place, is_free, is_repeated: false, lost: None, first_try: None }
     }
 
-    /// The id and the group of the message.
     pub(crate) fn name(&self) -> (&MessageId, Option<&Group>) {
         let id = self.message.id.as_ref().expect("a message has its id once it is placed");
         (id, self.message.group.as_ref())
     }
 
-    /// The key by which puts share a call.
     pub(crate) fn key(&self) -> PutKey {
         (self.place.at(), self.place.layout, self.message.topic.clone())
     }
@@ -85,7 +76,7 @@ impl Placed {
         PutItem { message: &self.message, earlier: self.place.is_earlier(), first_try: self.first_try }
     }
 
-    /// Moves on to the next shard, after this shard answered that the message is unknown.
+    /// The present shard answered that the message is unknown.
     pub(crate) fn next_place(&mut self) {
         self.place.earlier.pop();
     }

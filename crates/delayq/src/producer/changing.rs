@@ -35,7 +35,7 @@ impl Producer {
         self.cancel_recorded(topic, targets, &[]).await
     }
 
-    /// Cancels messages, each under a record; without records, as separate calls.
+    /// Without records, as separate calls.
     pub(super) async fn cancel_recorded(
         &self,
         topic: &Topic,
@@ -108,7 +108,7 @@ impl Producer {
         self.reschedule_recorded(topic, changes, &[]).await
     }
 
-    /// Reschedules messages, each under a record; without records, as separate calls.
+    /// Without records, as separate calls.
     pub(super) async fn reschedule_recorded(
         &self,
         topic: &Topic,
@@ -186,8 +186,7 @@ impl Producer {
         Ok(tally)
     }
 
-    /// The error of a group's step at a shard; the node may be silent. After an outage the fate is unknown if earlier
-    /// steps have changed messages.
+    /// The node may be silent. After an outage the fate is unknown if earlier steps have changed messages.
     fn failed_at(&self, shard: ShardId, tally: GroupTally, error: Error) -> Error {
         self.note(shard, &error);
         if tally.changed > 0 && error.is_outage() { error.into_unknown() } else { error }

@@ -19,13 +19,12 @@ const PIPELINE_BYTES: usize = 1 << 20;
 /// Maximum bytes of waiting and in-flight messages in each queue; beyond that, callers have to wait.
 const QUEUE_BYTES: u32 = 64 << 20;
 
-/// The queues of a producer, which end with the producer's last clone.
+/// The queues end with the producer's last clone.
 pub(super) struct Lanes {
     sender: Arc<Sender>,
     lanes: Mutex<BTreeMap<Waits, Lane>>,
 }
 
-/// A queue with a byte budget. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Lane {
     pub(super) queue: mpsc::UnboundedSender<Vec<Waiting>>,
@@ -41,7 +40,7 @@ impl Lanes {
         lanes
     }
 
-    /// Returns the queue of puts with these waits, and starts the queue if necessary.
+    /// Starts the queue if necessary.
     pub(super) fn of(&self, waits: &Waits) -> Lane {
         let mut lanes = self.lanes.lock().expect("nothing panics while it holds the lanes");
         if let Some(lane) = lanes.get(waits) {

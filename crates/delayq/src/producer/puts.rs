@@ -17,7 +17,6 @@ use delayq_core::verbs::put::{self, PutItem, PutOutcome};
 use std::collections::HashMap;
 use tokio::time::Instant;
 
-/// Gathered puts.
 pub(super) struct Puts {
     placing: Placing,
     /// The puts that are not answered yet.
@@ -31,7 +30,6 @@ pub(super) struct Puts {
 // === impl Puts ===
 
 impl Puts {
-    /// Takes over puts that were gathered in the queue of this durability.
     pub(super) fn new(placing: &Placing, gathered: Vec<Waiting>, waits: &Waits) -> (Self, Rules<'static>) {
         let rules = Rules::twice(placing.calls());
         let (began, until) = (clock::instant(), rules.until);
@@ -39,8 +37,7 @@ impl Puts {
         (Self { placing: placing.clone(), waiting, waits: Some(waits.clone()), began, until }, rules)
     }
 
-    /// Notes that the puts have left the queue and no longer delay other puts: from now on each put waits for the
-    /// durability of the topic.
+    /// The puts no longer delay other puts: from now on each put waits for the durability of the topic.
     pub(super) fn leave_queue(&mut self) {
         self.waits = None;
     }
@@ -53,7 +50,7 @@ impl Puts {
         items.iter().map(|&item| self.put(item).item()).collect()
     }
 
-    /// Answers the caller, even if the caller is gone: the put stays carried out.
+    /// The put stays carried out even if the caller is gone.
     fn answer(&mut self, item: usize, shard: ShardId, answer: Result<PutOutcome, Error>) {
         let Waiting { put, answer: caller, handed } =
             self.waiting[item].take().expect("an item is answered once");
@@ -157,7 +154,6 @@ impl Puts {
         &mut self.waiting[item].as_mut().expect("an item on its way is not answered").put
     }
 
-    /// Returns the repeats that cannot be dated.
     async fn undated(&mut self, items: &[usize]) -> HashMap<usize, Error> {
         if items.iter().all(|&item| self.put(item).lost.is_none()) {
             return HashMap::new();

@@ -37,7 +37,6 @@ impl Sending {
         }
     }
 
-    /// Returns the message and the shard of the last attempt.
     fn last(&self, i: usize) -> (ShardId, &Arc<Message>) {
         match self.elsewhere[i].get() {
             Some((shard, message)) => (*shard, message),
@@ -49,7 +48,7 @@ impl Sending {
 // === impl Producer ===
 
 impl Producer {
-    /// Puts messages, in the order of the spool if there is a spool. Returns one answer for each put, in order.
+    /// In the order of the spool, if there is a spool. Returns one answer for each put, in order.
     pub(super) async fn put_in_order(&self, puts: Vec<Placed>) -> Vec<Result<Put, PutError>> {
         let (began, sending) = (clock::instant(), Sending::new(puts));
         let record = |i: usize| {
@@ -76,7 +75,7 @@ impl Producer {
         answers.into_iter().enumerate().map(answer).collect()
     }
 
-    /// Queues messages, and waits for the answers. A repeat that cannot be dated fails.
+    /// A repeat that cannot be dated fails.
     async fn put_now(&self, mut puts: Vec<Placed>) -> Vec<Answered> {
         let until = Rules::once(&self.client.calls).until;
         let dated = date(&self.client.calls, &mut puts.iter_mut().collect::<Vec<_>>(), until).await;
@@ -102,7 +101,7 @@ impl Producer {
         answers
     }
 
-    /// Adds these messages to the queue of this durability, once the queue has room.
+    /// Waits for room in the queue.
     async fn hand_over(
         &self,
         puts: &[Placed],

@@ -11,7 +11,6 @@ use delayq_core::verbs::cancel::CancelOutcome;
 use delayq_core::verbs::reschedule::{Reschedule, RescheduleOutcome};
 use delayq_core::verbs::settled;
 
-/// Approximate bytes of one record in a call.
 const RECORD_BYTES: usize = 32;
 
 /// A producer of recorded writes. A put names its record in [`Message::record`](crate::Message::record).

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A budget in bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Room {
     left: Arc<Semaphore>,
@@ -20,8 +19,7 @@ impl Room {
         Self { left: Arc::new(Semaphore::new(bytes as usize)), bytes }
     }
 
-    /// Takes room for this many bytes, in the order of the callers; a request larger than the budget takes the whole
-    /// budget.
+    /// In the order of the callers; a request larger than the budget takes the whole budget.
     pub(super) async fn take(&self, bytes: usize) -> Taken {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.bytes);
         let taken = Arc::clone(&self.left).acquire_many_owned(bytes).await;

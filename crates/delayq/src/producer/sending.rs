@@ -6,7 +6,6 @@ use crate::calls::Ride;
 use crate::placing::Placing;
 use delayq_core::durability::Waits;
 
-/// Sends gathered puts.
 pub(super) struct Sender {
     pub(super) placing: Placing,
 }

@@ -50,7 +50,7 @@ impl Producer {
         answers.into_iter().map(|answer| answer.map_err(Arc::unwrap_or_clone)).collect()
     }
 
-    /// Returns the errors of writes that are not sent now because the node is known to be silent.
+    /// Errors of writes to nodes that are known to be silent.
     fn outages<'m, T>(&self, names: impl Iterator<Item = Named<'m>>) -> Vec<Option<Result<T, Arc<Error>>>> {
         let outages = self.circuit.outages();
         let layout = self.client.calls.known().layout;
@@ -60,8 +60,7 @@ impl Producer {
         names.map(|name| if outages.is_none() { None } else { outage(name).map(Err) }).collect()
     }
 
-    /// Moves failed writes to the spool, if there is a spool: after an outage, or after an error that an operator can
-    /// mend.
+    /// After an outage, or after an error that an operator can mend.
     async fn spool_outages<T>(
         &self,
         answers: &mut [Result<T, Arc<Error>>],
@@ -158,7 +157,7 @@ impl Producer {
     }
 }
 
-/// Runs work to its end, even if the caller gives up.
+/// Continues even if the caller gives up.
 async fn finished<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, SpoolRefusal> {

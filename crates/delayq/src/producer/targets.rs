@@ -11,21 +11,18 @@ use delayq_core::target::Target;
 /// Approximate bytes of one target in a call: an id and a group of at most 128 each, and two times.
 const TARGET_BYTES: usize = 384;
 
-/// The question about each target.
 pub(super) struct Question<R, D, U> {
-    /// Makes the call for some targets at a shard.
     pub(super) request: R,
     pub(super) read: D,
     /// Returns true if the shard does not know the message.
     pub(super) unknown: U,
 }
 
-/// Targets on the road.
 struct Targets<'a, T, R, D, U> {
     producer: &'a Producer,
     targets: &'a [&'a Target],
     question: Question<R, D, U>,
-    /// The shards asked for each target; the last shard in each list is the present shard.
+    /// The last shard in each list is the present shard.
     asked: Vec<Vec<ShardId>>,
     answers: Vec<Option<Result<T, Error>>>,
 }

@@ -8,10 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// The names that place a message.
 pub(super) type Named<'m> = (&'m MessageId, Option<&'m Group>);
 
-/// The writes of a producer that are in flight. Cheap to clone: all clones share the same state.
+/// Clones share the state.
 #[derive(Clone, Default)]
 pub(super) struct UnderWay(Arc<Mutex<State>>);
 
@@ -22,7 +21,6 @@ struct State {
     open: BTreeMap<(Name, u64), CancellationToken>,
 }
 
-/// A name by which a later write may refer to a message.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Name {
     Id(Vec<u8>),
@@ -43,13 +41,12 @@ pub(super) struct Ticket {
 // === impl UnderWay ===
 
 impl UnderWay {
-    /// Registers puts of messages with these names; `None` if there are no names.
+    /// `None` if there are no names.
     pub(super) fn begin<'m>(&self, puts: impl Iterator<Item = Named<'m>>) -> Option<Ticket> {
         let names: Vec<Name> = puts.flat_map(names).collect();
         if names.is_empty() { None } else { Some(self.open(names)) }
     }
 
-    /// Registers a change of this group.
     pub(super) fn begin_change(&self, group: &Group) -> Ticket {
         self.open(vec![Name::Change(group.as_str().to_owned())])
     }

@@ -11,16 +11,13 @@ use delayq_core::verbs::put::PutOutcome;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// A queued put.
 pub(super) struct Waiting {
     pub(super) put: Placed,
     pub(super) answer: oneshot::Sender<Answered>,
     pub(super) handed: Arc<Handed>,
 }
 
-/// The answer to a put.
 pub(super) struct Answered {
-    /// The shard that was asked last.
     pub(super) shard: ShardId,
     /// The message of the last attempt: a shard of another node changes the id.
     pub(super) message: Arc<Message>,

@@ -9,7 +9,6 @@ use redis::{FromRedisValue, Pipeline, RedisError, RedisResult, Value, from_redis
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The confirmations that a pipeline waits for, with a time limit.
 pub(super) struct Confirming<'w> {
     waits: &'w Waits,
     within_ms: u64,
@@ -28,7 +27,6 @@ impl<'w> Confirming<'w> {
         Self { waits, within_ms: (within.as_micros().div_ceil(1000) as u64).max(1) }
     }
 
-    /// Adds the commands that wait.
     pub(super) fn ask(&self, pipeline: &mut Pipeline) {
         if self.waits.disk() {
             pipeline.cmd("WAITAOF").arg(1).arg(0).arg(self.within_ms);
@@ -38,7 +36,6 @@ impl<'w> Confirming<'w> {
         }
     }
 
-    /// Reads the answers to the waiting commands. Returns the error for calls without the required confirmations;
     /// `None` if everything is confirmed.
     pub(super) fn read(
         &self,
@@ -85,7 +82,7 @@ fn is_demotion(error: &&RedisError) -> bool {
         || error.detail().is_some_and(|detail| detail.contains("replica instances"))
 }
 
-/// Reads the answer to a command; an error becomes text.
+/// An error becomes text.
 fn answer<T: FromRedisValue>(answer: Option<RedisResult<Value>>) -> Result<T, String> {
     let answer = answer.expect("one answer for one command");
     answer

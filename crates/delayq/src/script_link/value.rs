@@ -2,7 +2,6 @@
 
 use delayq_core::reply::Value;
 
-/// The same value without the client's own types.
 pub(super) fn of_redis(value: redis::Value) -> Value {
     match value {
         redis::Value::Nil => Value::Nil,

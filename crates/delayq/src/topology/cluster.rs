@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-/// A Redis Cluster. The map is refreshed from the first use until this value is dropped.
+/// The map is refreshed from the first use until this value is dropped.
 pub(crate) struct Cluster {
     board: Arc<Board>,
     asking: Mutex<Option<AbortOnDropHandle<()>>>,

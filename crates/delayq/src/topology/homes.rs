@@ -8,17 +8,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// The node of each shard. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Homes {
     map: NodeMap,
     told: Arc<watch::Sender<Told>>,
 }
 
-/// The placement that shards recorded.
 #[derive(Default)]
 pub(crate) struct Told {
-    /// Increases whenever a shard turns out to be elsewhere.
     pub(crate) version: u64,
     /// The nodes of shards that are missing from the map or have another node in the map.
     elsewhere: BTreeMap<ShardId, usize>,
@@ -35,13 +32,13 @@ impl Homes {
         &self.map
     }
 
-    /// The index of the shard's node; `None` if unknown.
+    /// An index; `None` if unknown.
     pub(crate) fn home(&self, shard: ShardId) -> Option<usize> {
         let elsewhere = self.told.borrow().elsewhere.get(&shard).copied();
         elsewhere.or_else(|| self.map.home(shard))
     }
 
-    /// Notes that a shard records this node. Returns true if the node exists.
+    /// True if the node exists.
     pub(super) fn learn(&self, shard: ShardId, node: &NodeName) -> bool {
         let Some(home) = self.map.nodes().iter().position(|known| known.name == *node) else { return false };
         self.told.send_if_modified(|told| {
@@ -61,7 +58,6 @@ impl Homes {
         true
     }
 
-    /// Follows the recorded placement.
     pub(super) fn told(&self) -> watch::Receiver<Told> {
         self.told.subscribe()
     }

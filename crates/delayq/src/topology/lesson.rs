@@ -13,7 +13,6 @@ use delayq_core::shard::ShardId;
 /// The meaning of a refusal for the placement of the shard.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Lesson {
-    /// Nothing.
     Nothing,
     /// Another node of the cluster has the slot; the new node has been noted.
     Slot,
@@ -28,7 +27,6 @@ pub(crate) enum Lesson {
 // === impl Nodes ===
 
 impl Nodes {
-    /// Learns from the error with which this node answered a call.
     pub(crate) fn learn_from(&self, link: &Link, shard: ShardId, error: &Error) -> Lesson {
         match error {
             Error::Redis { code, detail } if code == "MOVED" => self.redirected(link, shard, detail),

@@ -21,7 +21,7 @@ pub struct NodeSettings {
 #[derive(Clone, Debug)]
 pub struct NodeMap {
     nodes: Arc<[NodeSettings]>,
-    /// The node of each shard as an index into `nodes`, from shard 0.
+    /// Indices into `nodes`, from shard 0.
     homes: Arc<[u16]>,
 }
 
@@ -90,7 +90,7 @@ impl NodeMap {
         self.home(shard).map(|node| &self.nodes[node])
     }
 
-    /// The index of the shard's node, if there is one.
+    /// An index.
     pub(crate) fn home(&self, shard: ShardId) -> Option<usize> {
         self.homes.get(usize::from(shard.get())).map(|&node| node.into())
     }

@@ -4,11 +4,7 @@ use crate::error::Error;
 use delayq_core::id::NodeName;
 use delayq_core::shard::ShardId;
 
-/// Compares the node that a shard records with the node at which the shard was found. Until the Redis of a single-Redis
-/// deployment is named, the shards record no node.
-///
-/// # Errors
-/// The two nodes differ.
+/// Until the Redis of a single-Redis deployment is named, the shards record no node.
 pub(crate) fn check(shard: ShardId, at: Option<&NodeName>, recorded: Option<&NodeName>) -> Result<(), Error> {
     if at == recorded || (at.is_some() && recorded.is_none()) {
         return Ok(());
@@ -24,7 +20,6 @@ pub(crate) fn check(shard: ShardId, at: Option<&NodeName>, recorded: Option<&Nod
     )))
 }
 
-/// The error for a shard that was found at another node than expected.
 pub(crate) fn elsewhere(shard: ShardId, wanted: Option<&NodeName>, found: &NodeName) -> Error {
     let wanted = wanted.map_or("nobody", NodeName::as_str);
     Error::Deployment(format!(
@@ -32,7 +27,6 @@ pub(crate) fn elsewhere(shard: ShardId, wanted: Option<&NodeName>, found: &NodeN
     ))
 }
 
-/// The error for a shard that has left a node and is not served by the next node yet.
 pub(crate) fn moving(shard: ShardId) -> Error {
     Error::Redis {
         code: "TRYAGAIN".to_owned(),

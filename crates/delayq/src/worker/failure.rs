@@ -12,12 +12,10 @@ pub struct Failure {
     pub(super) then: Then,
 }
 
-/// The fate of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Then {
-    /// Retry after this delay, or after the back-off.
+    /// Without a delay, after the back-off.
     Retry(Option<Duration>),
-    /// Move to the dead letters.
     Bury,
 }
 

@@ -12,18 +12,16 @@ use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-/// The handler of a topic.
 pub(super) type Handler = Arc<dyn Fn(Job) -> BoxFuture<'static, Result<(), Failure>> + Send + Sync>;
 
-/// The message as named in the log.
 struct About {
     topic: Topic,
     id: MessageId,
     attempt: u16,
 }
 
-/// Runs the handler of a message, and settles the message. If this future is dropped before the handler has finished,
-/// the message is given back, and the attempt does not count.
+/// If this future is dropped before the handler has finished, the message is given back, and the attempt does
+/// not count.
 pub(super) async fn handle(handler: Handler, delivery: Delivery) {
     let (received, held) = delivery.split();
     let about = About { topic: received.topic.clone(), id: received.id.clone(), attempt: received.attempt() };
@@ -37,7 +35,7 @@ pub(super) async fn handle(handler: Handler, delivery: Delivery) {
     }
 }
 
-/// Runs the handler; a panic is a failed attempt.
+/// A panic is a failed attempt.
 async fn run(handler: Handler, job: Job) -> Result<(), Failure> {
     let handled = AssertUnwindSafe(async move { handler(job).await }).catch_unwind().await;
     handled.unwrap_or_else(|panic| Err(Failure::retry(format!("panicked: {}", said(&*panic)))))

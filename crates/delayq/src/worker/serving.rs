@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// Topics that share a concurrency, in order of preference.
+/// In order of preference.
 pub(super) struct Serving {
     pub(super) handlers: Vec<(Topic, Handler)>,
     pub(super) concurrency: usize,
@@ -18,7 +18,7 @@ pub(super) struct Serving {
 // === impl Serving ===
 
 impl Serving {
-    /// Handles messages until `stopping`, and then gives back the messages that no handler has finished within `grace`.
+    /// At the stop, gives back the messages that no handler has finished within `grace`.
     pub(super) async fn run(
         self,
         client: Client,
@@ -44,7 +44,6 @@ impl Serving {
         tokio::join!(consumer.stop(), end(running, grace));
     }
 
-    /// Returns the options of the consumer.
     pub(super) fn options(&self, lease: Option<Duration>) -> ConsumerOptions {
         let topics: Vec<Topic> = self.handlers.iter().map(|(topic, _)| topic.clone()).collect();
         ConsumerOptions { lease, ..ConsumerOptions::new(topics).concurrency(self.concurrency) }
@@ -56,7 +55,7 @@ impl Serving {
     }
 }
 
-/// Waits for running handlers. Handlers that exceed `grace` are dropped, and the drop gives the messages back.
+/// Handlers that exceed `grace` are dropped, and the drop gives the messages back.
 async fn end(mut running: JoinSet<()>, grace: Duration) {
     let all = async { while running.join_next().await.is_some() {} };
     if timeout(grace, all).await.is_err() {

@@ -1,5 +1,4 @@
-//! Black-holed connections: each call ends at its deadline, and the first one without an answer has the connection
-//! replaced. And producers that die at a put.
+//! Black-holed connections end calls at their deadline, and are replaced; producers die during a put.
 
 use delayq::admin::Numbers;
 use delayq::protocol::{Holder, Notification};
@@ -17,10 +16,9 @@ use delayq_tests::stall::Stall;
 use delayq_tests::timing::{Timing, conclusive};
 use std::time::{Duration, Instant};
 
-/// The deadline of calls through the proxy: long enough for a busy machine, short enough for several in a test.
+/// Long enough for a busy machine, short enough for several calls in a test.
 const DEADLINE: Duration = Duration::from_secs(1);
 
-/// A deployment of one shard, reached through a proxy that can break and directly.
 struct Scene {
     server: RedisServer,
     proxy: Proxy,
@@ -29,7 +27,6 @@ struct Scene {
     topic: Topic,
 }
 
-/// Whether the test is skipped.
 fn is_of_a_cluster() -> bool {
     let is = redis_shape() == RedisShape::Cluster;
     if is {
@@ -51,7 +48,6 @@ impl Scene {
         Self { server, proxy, near, far, topic: Topic::new("orders").unwrap() }
     }
 
-    /// A producer behind the proxy; it is connected, so the next put is the next call.
     async fn producer(&self) -> Producer {
         let producer = Producer::start(self.far.clone(), ProducerOptions::default());
         producer.warm(&self.topic).await.unwrap();
@@ -63,7 +59,7 @@ impl Scene {
         Message::new(self.topic.clone(), "x").after(Duration::from_secs(3600)).id(id).unwrap()
     }
 
-    /// Waits until nothing is under way: a reserve that was would take what becomes ready, and keep its answer to itself.
+    /// Waits until nothing is under way: a reserve under way would take ready messages, and keep the answer.
     async fn calm(&self) {
         let mut before = self.server.scripts_run().await;
         loop {
@@ -86,13 +82,11 @@ fn client(url: String) -> Client {
     Client::new(settings)
 }
 
-/// Whether the shards answer this client.
 async fn asked(client: &Client) -> Result<(), Error> {
     let shards: Vec<_> = client.shards().shards().collect();
     within("a call", LONG, Admin::new(client.clone()).overview_of(&shards)).await.remove(0).map(drop)
 }
 
-/// Whether the deadline ended it.
 fn ended_at_its_deadline(error: &Error) -> bool {
     matches!(error, Error::NoAnswer { why, .. } if *why == format!("deadline of {DEADLINE:?} passed"))
 }
@@ -171,7 +165,7 @@ async fn while_every_connection_is_black_holed_each_put_ends_and_none_of_them_is
         let error = put.unwrap_err().error;
         assert!(error.is_outage(), "{error}");
     }
-    // What was held arrives now, before or after the repeat.
+    // The proxy delivers the held bytes now, before or after the repeat.
     scene.proxy.mend().await;
     for n in 0..3 {
         let put = wait_for("a put to be answered", LONG, || async {
@@ -182,14 +176,13 @@ async fn while_every_connection_is_black_holed_each_put_ends_and_none_of_them_is
     assert_eq!(scene.numbers().await.accepted, 4);
 }
 
-/// How long a put takes of which no attempt is answered.
 async fn an_unanswered_put() -> Timing {
     let scene = Scene::new().await;
     let producer = scene.producer().await;
     scene.proxy.set_both(Flow::Hold);
     let (stall, began) = (Stall::watch(), Instant::now());
     within("a put", LONG, producer.put(scene.order("order-17"))).await.unwrap_err();
-    // An attempt and its repeat, and a last look at what has arrived after each.
+    // An attempt and its repeat, and a last look after each for a late answer.
     stall.judge("an unanswered put", began.elapsed(), 2 * DEADLINE + Duration::from_millis(200))
 }
 

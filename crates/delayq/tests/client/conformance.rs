@@ -1,4 +1,4 @@
-//! The conformance suite that clients in all languages share (`tests/vectors/README.md`), run by this one.
+//! The conformance suite that clients in all languages share (`tests/vectors/README.md`), run by this client.
 
 mod run;
 mod said;
@@ -14,7 +14,7 @@ use serde_json::Value;
 async fn every_step_of_the_suite_gets_the_answer_that_all_clients_get() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/vectors/conformance.json");
     let suite: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    // A step may make it forget every script.
+    // A step may make the server forget every script.
     let server = RedisServer::private().await;
     for (number, scenario) in list(&suite["scenarios"]).iter().enumerate() {
         let mut run = Run::new(&server, number, scenario);

@@ -1,4 +1,4 @@
-//! The consumer against a real Redis: what it hands out, keeps and releases.
+//! The consumer against a real Redis: deliveries, leases kept, leases released.
 
 use delayq::protocol::{Owner, ShardId};
 use delayq::{Client, Consumer, ConsumerOptions, Delivery, Message, Settings, Settled, Topic};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 const PATIENCE: Duration = Duration::from_secs(90);
-/// So that a test that pumps repeatedly leaves the others a share of the machine.
+/// A test that pumps repeatedly leaves other tests a share of the machine.
 const BETWEEN_PUMPS: Duration = Duration::from_millis(5);
 
 struct Scene {
@@ -37,7 +37,7 @@ impl Scene {
         self.deployment.put((0..count).map(|n| Message::new(self.topic.clone(), format!("{n}")))).await;
     }
 
-    /// Pumps the one shard, as a timer would, until so long after a delivery became ready; no lease may be taken back.
+    /// Pumps the shard like a timer until `span` after the delivery became ready; no lease may be taken back.
     async fn pump_past(&self, delivery: &Delivery, span: Duration) {
         let (owner, shard) = (Owner::new(self.client.clone()), ShardId::new(0));
         loop {
@@ -98,7 +98,6 @@ async fn what_is_acked_later_is_over_soon_without_a_stop() {
     .await;
 }
 
-/// Drops a consumer right after an `ack_later`.
 async fn ack_later_and_drop() {
     let deployment = deployment(2).await;
     let mut consumer = deployment.consumer(4);
@@ -121,7 +120,7 @@ async fn what_is_acked_later_is_over_though_its_consumer_was_dropped_on_a_runtim
     ack_later_and_drop().await;
 }
 
-/// Reserves this many messages with leases of a second, acks them later, and dies before the acks are sent.
+/// Reserves `count` messages with leases of a second, acks them later, and dies before the acks are sent.
 fn die_after_acking_later(settings: Settings, topic: Topic, count: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -227,7 +226,6 @@ async fn however_places_become_free_no_more_is_held_than_the_concurrency_allows(
     let mut held = Vec::new();
     for n in 0..400 {
         held.push(timeout(PATIENCE, consumer.next()).await.unwrap().unwrap());
-        // One place, a few, or all of them become free at once.
         if held.len() >= [1, 7, CONCURRENCY][n % 3] {
             for delivery in held.drain(..) {
                 delivery.ack().await.unwrap();
@@ -342,7 +340,7 @@ async fn full_batches_reach_every_shard() {
         let stats = format!("{{dq:{shard}}}:stats");
         accepted.push(deployment.server.command::<Option<u64>>(&["HGET", &stats, "accepted:1"]).await);
     }
-    // Not each the same: what the shards hold is asked meanwhile, and those that held less by then have more turns.
+    // Shards have unequal turns: the producer learns their loads meanwhile, and prefers shards with fewer messages.
     let full = |batches: &Option<u64>| batches.is_some_and(|messages| messages >= 500 && messages % 500 == 0);
     assert!(accepted.iter().all(full), "{accepted:?}");
     assert_eq!(accepted.into_iter().flatten().sum::<u64>(), 4_000);

@@ -12,7 +12,7 @@ struct Dead {
 }
 
 impl Dead {
-    /// This many dead letters, `0` the oldest; even ones died of a timeout, odd ones of invalid JSON.
+    /// `0` is the oldest; even letters died of a timeout, odd letters of invalid JSON.
     async fn letters(shards: u16, count: usize) -> Self {
         let dead = Self { deployment: Deployment::new(shards).await, topic: Topic::new("orders").unwrap() };
         let mut consumer = dead.consumer();

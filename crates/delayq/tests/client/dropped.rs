@@ -1,4 +1,4 @@
-//! Every call of the public API, dropped at each of its awaits: no message stays leased, consumers stop, and the books balance.
+//! Every call of the public API, dropped at each await: nothing stays leased, and the books balance.
 
 mod calls;
 mod polled;

@@ -33,7 +33,6 @@ impl Stand {
         Consumer::start(self.deployment.client.clone(), ConsumerOptions::new([self.topic.clone()])).unwrap()
     }
 
-    /// Pumps until `done` ends, as a timer would.
     async fn pump_until<T>(&self, done: impl Future<Output = T>) -> T {
         let pump = async {
             loop {
@@ -112,7 +111,7 @@ async fn a_reminder_moves_with_its_appointment_and_goes_with_its_patient() {
     let (old, due) = (two_before(noon + hour), two_before(noon));
     assert_eq!(moved, RescheduleOutcome::Moved { old, due, ready: false });
     for expected in [2, 0] {
-        // The second is a repeat under the same token.
+        // The second call is a repeat under the same token.
         let tally = reminders.remind_earlier("patient-5", hour, "token").await.unwrap();
         assert_eq!(tally.changed, expected);
     }

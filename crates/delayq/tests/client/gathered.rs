@@ -1,4 +1,4 @@
-//! What a producer's callers have at the same time goes together, and so do a consumer's acks; against a real Redis.
+//! Concurrent puts of a producer's callers share a call, and so do a consumer's acks; against a real Redis.
 
 use delayq::admin::{ListState, TimeRange};
 use delayq::protocol::{Scripts, Verb};
@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 const SHARDS: u16 = 8;
 
-/// An entry of SLOWLOG: its number, when, µs, the command, the client's address and name.
+/// An entry of SLOWLOG: number, time, µs, command, the client's address and name.
 type Logged = (u64, u64, u64, Vec<Vec<u8>>, String, String);
 
 struct Scene {
@@ -23,7 +23,6 @@ struct Scene {
 // === impl Scene ===
 
 impl Scene {
-    /// One whose Redis knows the put script.
     async fn new() -> Self {
         let deployment = Deployment::on(RedisServer::private().await, SHARDS).await;
         let scene = Self { deployment, topic: Topic::new("orders").unwrap() };
@@ -40,13 +39,11 @@ impl Scene {
         numbers.map(|n| self.order(&format!("order-{n}"), "{}")).collect()
     }
 
-    /// From now on, Redis records every command.
     async fn record(&self) {
         self.deployment.server.command::<()>(&["CONFIG", "SET", "slowlog-max-len", "10000"]).await;
         self.deployment.server.command::<()>(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]).await;
     }
 
-    /// How often this script was called since.
     async fn calls(&self, verb: Verb) -> usize {
         let log: Vec<Logged> = self.deployment.server.command(&["SLOWLOG", "GET", "10000"]).await;
         let script = Scripts::published().get(verb).sha.clone().into_bytes();
@@ -102,7 +99,7 @@ async fn a_refused_message_leaves_the_others_of_its_batch_answered_in_order() {
     }
 }
 
-// On one thread, nothing is sent while the work keeps it busy: then all acks have waited long enough.
+// On one thread, nothing is sent while work keeps the thread busy: afterwards all acks have waited long enough.
 #[tokio::test]
 async fn acks_that_waited_while_their_thread_was_busy_share_one_call_a_shard() {
     const COUNT: usize = 200;
@@ -137,7 +134,7 @@ async fn generated_ids_due_at_one_instant_stand_in_the_order_of_their_puts() {
     assert_eq!(listed, put);
 }
 
-// On one thread, what is asked in the background is sent before what is asked behind it.
+// On one thread, background questions are sent before later calls.
 #[tokio::test]
 async fn the_codecs_of_many_topics_are_asked_about_by_the_page() {
     const TOPICS: u64 = 1_000;

@@ -1,14 +1,12 @@
-//! A Redis that closes connections on which nothing goes for a while (`timeout`): no call notices.
+//! A Redis that closes idle connections (`timeout`): no call notices.
 
 use delayq::{Admin, Client, Message, Producer, ProducerOptions, Target, Topic, UnixMillis};
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::deployment::settings;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 
-/// Far enough away that no message becomes due.
 const FAR: UnixMillis = UnixMillis::new(4_102_444_800_000);
 
-/// Waits until Redis has closed the connections of everybody else, and this process has heard of it.
 async fn closed(server: &RedisServer) {
     wait_until("idle connections to be closed", LONG, async || {
         server.field("connected_clients").await == "1"

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// Where nothing listens: what is refused is refused before.
+/// No listener: every refusal comes before a connection.
 const NOWHERE: &str = "redis://127.0.0.1:1";
 
 fn topic(n: usize) -> Topic {
@@ -22,7 +22,7 @@ fn client() -> Client {
     Client::new(Settings::new(NOWHERE))
 }
 
-/// The option that an error names, with its value and its range; `None` for what is not refused for an option.
+/// The refused option with its value and its range; `None` if no option is refused.
 fn refused(result: Result<(), Error>) -> Option<String> {
     match result {
         Err(error @ Error::Option(_)) => Some(error.to_string()),
@@ -103,7 +103,6 @@ async fn a_setting_of_a_client_outside_its_range_is_refused_by_name() {
             let link = change(LinkSettings::new(NOWHERE), value);
             assert_eq!(refused(link.check()), wanted);
             assert_eq!(connected(Settings::new(link.clone())).await, wanted);
-            // A client that connects on first use says so then.
             let layout = Admin::new(Client::new(Settings::new(link))).layout().await;
             assert_eq!(refused(layout.map(drop)), wanted);
         }

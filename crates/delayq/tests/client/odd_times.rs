@@ -1,4 +1,4 @@
-//! Times in another unit than milliseconds, on every road that times come in.
+//! Times in another unit than milliseconds, on every way into delayq.
 
 use delayq::admin::{ListState, PurgeWhat, ReplayOptions, TimeRange};
 use delayq::protocol::OddTime;

@@ -1,5 +1,4 @@
-//! What a consumer does with reserved messages, against a real Redis: it keeps leases, settles, and releases what it
-//! cannot read.
+//! A consumer's reserved messages: leases kept, settlements, and the release of unreadable messages.
 
 use delayq::admin::Policy;
 use delayq::protocol::{Owner, Scripts, ShardId};
@@ -24,7 +23,6 @@ fn client(url: String) -> Client {
     Client::new(settings(url, 1))
 }
 
-/// A client whose acks are refused until the key [`GATE`] exists.
 fn refused_acks(url: String) -> Client {
     let shut = |name: &str, text: &str| {
         let gate =
@@ -40,10 +38,9 @@ const GATE: &str = "{dq:0}:never";
 /// Long enough for a busy machine.
 const LEASE: Duration = Duration::from_secs(3);
 
-/// Makes due messages ready, and takes leases back when they end, as a timer would.
 async fn pump(client: Client) {
     loop {
-        // The pump suffers from what a test breaks.
+        // The pump suffers from the faults of a test.
         let _ = Owner::new(client.clone()).pump(&[(SHARD, Some(1))], 500, None).await.remove(0);
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -69,7 +66,6 @@ impl Scene {
         self.deployment.admin.set_policy(&self.topic, &policy).await.unwrap();
     }
 
-    /// Waits until a lease that begins now would have run out twice, by Redis's clock.
     async fn outlast_a_lease(&self) {
         let over = self.deployment.now().await + 2 * LEASE;
         wait_until("the lease would have run out twice", LONG, async || self.deployment.now().await > over)

@@ -1,4 +1,4 @@
-//! Which Redis is refused, and the least permissions.
+//! Servers that delayq refuses, and the least permissions.
 
 use delayq::admin::Role;
 use delayq::protocol::{Holder, Notification, ShardId};
@@ -12,15 +12,13 @@ use delayq_tests::redis_server::{RedisOptions, RedisServer, SharedRedis, old_and
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// What a connection needs to be made; ROLE where sentinels name the master.
+/// Permissions to make a connection; ROLE where sentinels name the master.
 const OF_A_CONNECTION: [&str; 5] = ["+hello", "+auth", "+role", "+cluster|info", "+cluster|slots"];
 
-/// The commands of a role, as a rule allows them.
 fn allowed(role: Role) -> Vec<String> {
     role.commands().into_iter().map(|command| format!("+{command}")).collect()
 }
 
-/// The commands that suffice for everything.
 fn documented_commands() -> Vec<String> {
     allowed(Role::Admin)
 }
@@ -52,7 +50,7 @@ async fn limit_user(server: &SharedRedis, commands: &[String]) {
     server.command::<()>(&words).await;
 }
 
-/// What is refused is never a machine that was too busy to answer.
+/// The short deadline must not turn a busy machine into a refusal.
 fn of_user(server: &SharedRedis) -> Settings {
     let mut settings = Settings::new(server.url());
     settings.link.deadline = SHORT;
@@ -86,7 +84,7 @@ async fn refuses_what_denies_a_command(server: &RedisServer) {
     for role in Role::ALL {
         let client = set_user_of(server, role, &allowed(role)).await;
         Admin::new(client).check_server().await.unwrap_or_else(|error| panic!("{role}: {error}"));
-        // Those of a connection are not checked.
+        // Commands of a connection are not checked.
         let all = allowed(role);
         assert!(all.len() > 20, "{role}: {all:?}");
         for denied in all.iter().filter(|denied| !OF_A_CONNECTION.contains(&denied.as_str())) {
@@ -183,7 +181,7 @@ async fn a_deployment_with_another_number_of_shards_is_refused() {
     let client = Client::new(settings);
     let init = Admin::new(client.clone()).init().await.unwrap_err();
     let mut errors = vec![init, Admin::new(client.clone()).check_server().await.unwrap_err()];
-    // Of the eight shards that it places messages in, only some exist.
+    // Of the eight shards that the producer places messages in, only some exist.
     let producer = Producer::start(client, ProducerOptions::default());
     for id in 0..16 {
         let message = Message::new(Topic::new("orders").unwrap(), "").id(format!("order-{id}")).unwrap();
@@ -225,7 +223,7 @@ async fn a_rotated_password_file_does_not_need_a_restart() {
     settings.link.password = Some(Password::file(&file));
     let client = Client::new(settings);
     Admin::new(client.clone()).check_server().await.unwrap();
-    // Redis ends the connections of a user that it resets.
+    // Redis ends the connections of a user on a reset.
     rotate("second").await;
     wait_until("the next connection logs in", LONG, async || {
         Admin::new(client.clone()).check_server().await.is_ok()

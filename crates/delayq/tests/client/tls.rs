@@ -12,19 +12,15 @@ use delayq_tests::sentinel_group::SentinelGroup;
 
 const HINT: &str = "the server may ask for a client certificate: set `cert` and `key`";
 
-/// Of a certificate that the client shows.
 const REFUSED: &str = "the server may not trust the client certificate: check `cert`";
 
 const SHARDS: u16 = 12;
-/// Far enough away that no message becomes due.
 const FAR: UnixMillis = UnixMillis::new(4_102_444_800_000);
 
-/// How an authority's Redis is reached by a client that trusts it.
 fn trusting(url: &str, authority: &Authority) -> LinkSettings {
     LinkSettings::new(url).ca_pem(std::fs::read(authority.authority()).unwrap())
 }
 
-/// A certificate of this authority's for a client, and its key.
 fn identity(authority: &Authority) -> [Vec<u8>; 2] {
     let own = authority.sign("client", &["client.test"]);
     [own.certificate, own.key].map(|file| std::fs::read(file).unwrap())
@@ -37,7 +33,6 @@ async fn asked(settings: LinkSettings) -> Result<redis::Value, String> {
     }
 }
 
-/// One for each shard, that is not due soon.
 fn messages(client: &Client, what: &str) -> Vec<Message> {
     let one_each = |shard: ShardId| {
         let mut ids = (0..).map(|n| format!("{what}-{n}"));
@@ -61,7 +56,7 @@ async fn a_redis_that_asks_for_a_certificate_gets_the_client_s_and_is_named_to_w
         let why = asked(settings).await.unwrap_err();
         assert!(why.contains(HINT), "{why}");
     }
-    // A sentinel that asks for one is a Redis like any other, until it is asked for the master.
+    // A sentinel that asks for a client certificate behaves like any Redis, until the client asks for the master.
     let nodes = server.tls_url().replace("rediss://", "");
     let by_sentinels = trusting(&format!("rediss+sentinel://{nodes}/m"), &authority);
     let why = asked(by_sentinels).await.unwrap_err();
@@ -111,7 +106,7 @@ async fn every_master_of_a_cluster_is_reached_by_tls_and_so_is_the_one_that_take
     for put in producer.put_many(messages("before")).await {
         put.unwrap();
     }
-    // Nobody but the harness, by unix sockets, and TLS.
+    // The harness alone connects without TLS, by unix sockets.
     for node in &cluster.nodes {
         let clients: String = node.command(&["CLIENT", "LIST", "TYPE", "NORMAL"]).await;
         let plain = |line: &&str| line.contains(&format!(" laddr={} ", node.address()));
@@ -142,7 +137,7 @@ async fn sentinels_and_the_master_that_they_name_are_reached_by_tls_and_so_is_th
     for put in producer.put_many(messages(&client, "before")).await {
         put.unwrap();
     }
-    // Ours alone speak RESP3.
+    // Only delayq's connections speak RESP3.
     for (sentinel, [plain, tls]) in
         group.sentinels.iter().map(|sentinel| (sentinel, [sentinel.address(), sentinel.tls_address()]))
     {
@@ -185,7 +180,7 @@ async fn a_wrong_certificate_is_named_by_whose_it_is_the_sentinels_or_the_redis_
         let [cert, key] = identity(client);
         Some(Identity::from_pem(cert, key))
     };
-    // What the sentinels are shown and trust, where that differs from the Redis.
+    // Identity and trust for sentinels alone, other than for the Redis.
     let apart = |of: &dyn Fn(&mut SentinelSettings)| {
         let mut sentinel = SentinelSettings::default();
         of(&mut sentinel);

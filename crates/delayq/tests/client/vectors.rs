@@ -1,4 +1,4 @@
-//! The vectors that clients in all languages share, verified with this one.
+//! The vectors that clients in all languages share, verified with this client.
 
 use delayq::protocol::{Envelope, EnvelopeError, HEAD_BYTES, Keys, Scripts, Verb};
 use delayq::{
@@ -196,11 +196,11 @@ fn message(said: &Value) -> Message {
     message
 }
 
-/// Read from Redis itself, as another language would find it.
+/// The test reads Redis itself, like a client in another language.
 #[tokio::test]
 async fn a_put_stores_the_hash_and_the_fields_that_the_vectors_say() {
     let server = RedisServer::start().await;
-    // An id of the vectors is of shard 3.
+    // An id of the vectors belongs to shard 3.
     let (client, _, producer) = created(settings(server.url(), 4)).await;
     for case in list(&vectors("put.json")["puts"]) {
         let put = producer.put(message(&case["message"])).await.unwrap();
@@ -228,7 +228,6 @@ fn sent_attempts(case: &Value) -> u16 {
     case["message"]["max_attempts"].as_u64().unwrap().try_into().unwrap()
 }
 
-/// The script reference of the protocol's document: the scripts' headers.
 fn headers_of_scripts() -> String {
     let mut verbs: Vec<Verb> = Verb::ALL.to_vec();
     verbs.sort_by_key(|verb| verb.name());

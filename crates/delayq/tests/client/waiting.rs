@@ -1,4 +1,4 @@
-//! Waiting workers: whose turn it is, and one that died.
+//! Waiting workers: their turns, and the death of a worker.
 
 use delayq::{Consumer, ConsumerOptions, Message, Topic};
 use delayq_tests::deadline::{LONG, SHORT, within};
@@ -33,7 +33,7 @@ async fn in_a_shard_a_later_topic_waits_until_the_earlier_ones_have_nothing() {
     for _ in 0..3 {
         assert_eq!(next_topic(&mut worker).await, "high");
     }
-    // The next one may already be on its way: reserved messages are handed out, whatever arrives meanwhile.
+    // The next delivery may already be on its way: reserved messages are handed out, whatever arrives meanwhile.
     assert_eq!(next_topic(&mut worker).await, "low");
     let held = within("a delivery", LONG, worker.next()).await.unwrap();
     assert_eq!(held.topic.as_str(), "low");

@@ -1,4 +1,4 @@
-//! The worker against a real Redis: what becomes of a message by its handler, and what a stop gives back.
+//! The worker against a real Redis: the outcome of a message by its handler, and the messages that a stop gives back.
 
 use delayq::admin::{ListState, TimeRange};
 use delayq::worker::{Failure, Job};
@@ -26,7 +26,6 @@ impl Scene {
         Self { deployment: Deployment::new(2).await, topic, stopping }
     }
 
-    /// Puts messages that have a single attempt.
     async fn put(&self, count: usize) {
         let message = |n| Message::new(self.topic.clone(), format!("{n}")).max_attempts(1);
         self.deployment.put((0..count).map(message)).await;
@@ -45,7 +44,6 @@ impl Scene {
         within("the worker's end", LONG, running).await.unwrap().unwrap();
     }
 
-    /// How many are delivered, dead, ready and leased.
     async fn numbers(&self) -> (u64, u64, u64, u64) {
         let numbers = self.deployment.admin.count(&self.topic).await.unwrap();
         (numbers.delivered, numbers.dead, numbers.ready, numbers.leased)
@@ -55,14 +53,13 @@ impl Scene {
         wait_until("the numbers", LONG, async || self.numbers().await == numbers).await;
     }
 
-    /// The reasons of the dead letters.
     async fn reasons(&self) -> Vec<String> {
         let dead = ListState::Dead { newest_first: false };
         let listed = self.deployment.admin.list(&self.topic, dead, TimeRange::ALL, 100).await.unwrap();
         listed.into_iter().map(|listed| listed.envelope.unwrap().reason.unwrap()).collect()
     }
 
-    /// Runs a handler on one message of one attempt: the reason of its death.
+    /// Returns the reason of the death of a message with one attempt.
     async fn death<F>(&self, handler: impl Fn(Job) -> F + Send + Sync + 'static) -> String
     where
         F: Future<Output = Result<(), Failure>> + Send + 'static,
@@ -74,7 +71,6 @@ impl Scene {
         self.reasons().await.remove(0)
     }
 
-    /// Takes all messages: each is its first attempt still.
     async fn take_first_attempts(&self, count: usize) {
         let options = ConsumerOptions::new([self.topic.clone()]).concurrency(count);
         let mut consumer = Consumer::start(self.deployment.client.clone(), options).unwrap();
@@ -173,7 +169,7 @@ async fn no_more_handlers_run_at_once_than_are_allowed() {
     assert!((1..=4).contains(&most[0]) && most[1] == 1, "{most:?}");
 }
 
-/// A handler that says when it has begun, and ends when it may.
+/// A handler that reports its start, and ends on permission.
 fn held(
     may_end: &Arc<Semaphore>,
 ) -> (impl Fn(Job) -> BoxedHandling + Send + Sync + use<>, mpsc::Receiver<()>) {

@@ -1,4 +1,4 @@
-//! What a random run may do to a shard, and the arguments for it.
+//! The calls that a random run makes to a shard, and their arguments.
 
 mod item;
 
@@ -6,10 +6,8 @@ pub(crate) use item::{GiveBack, Item};
 
 use delayq::protocol::Verb;
 
-/// Where a step or a page of a group begins: after this due time and name.
 pub(crate) type Mark = (u64, Vec<u8>);
 
-/// One call.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Put {
@@ -22,7 +20,7 @@ pub(crate) enum Action {
     },
     CancelGroup {
         group: String,
-        /// Empty: all.
+        /// Empty for all topics.
         topic: String,
         behind: Mark,
         limit: u64,
@@ -34,7 +32,7 @@ pub(crate) enum Action {
     },
     ShiftGroup {
         group: String,
-        /// Empty: all.
+        /// Empty for all topics.
         topic: String,
         token: String,
         by: i64,
@@ -103,11 +101,11 @@ pub(crate) enum Action {
     Audit {
         bodies: Vec<Vec<u8>>,
     },
-    /// Each with all its entries.
+    /// Indexes with all their entries.
     AuditIndex {
         indexes: Vec<Vec<u8>>,
     },
-    /// Kind, index, name: of sound entries.
+    /// Kind, index and name of sound entries.
     Repair {
         findings: Vec<[Vec<u8>; 3]>,
     },
@@ -115,7 +113,6 @@ pub(crate) enum Action {
         topic: String,
     },
     Overview,
-    /// Within each of these spans.
     Survey {
         spans: Vec<u64>,
     },
@@ -128,7 +125,6 @@ pub(crate) enum Action {
     Describe {
         topic: String,
     },
-    /// From the start.
     History {
         topic: String,
         id: Vec<u8>,
@@ -146,9 +142,9 @@ pub(crate) struct Reserve {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Promote {
-    /// Empty: of all topics.
+    /// Empty for all topics.
     pub(crate) topic: String,
-    /// Empty: of any or none.
+    /// Empty for messages of any group and of none.
     pub(crate) group: String,
     pub(crate) from: u64,
     pub(crate) to: u64,
@@ -180,18 +176,16 @@ pub(crate) struct List {
     pub(crate) limit: u64,
 }
 
-/// What repeating a call does if its answer was lost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Repeat {
-    /// Nothing: the shard is as it was after the first.
     ChangesNothing,
-    /// It continues: takes other messages, or makes the next step.
+    /// The repeat takes other messages, or makes the next step.
     GoesOn,
 }
 
 pub(crate) const REASON: &str = "it would not";
 
-/// Whether an id is generated: 16 bytes, the first below a space.
+/// A generated id has 16 bytes, the first below a space.
 pub(crate) fn is_generated(id: &[u8]) -> bool {
     id.len() == 16 && id[0] < 32
 }
@@ -199,7 +193,6 @@ pub(crate) fn is_generated(id: &[u8]) -> bool {
 // === impl Reserve ===
 
 impl Reserve {
-    /// Up to `most` from one topic.
     pub(crate) fn from(topic: &str, most: u64, lease: Option<u64>) -> Self {
         Self { topics: vec![topic.to_owned()], most, max_bytes: 0, lease }
     }
@@ -208,7 +201,6 @@ impl Reserve {
 // === impl Action ===
 
 impl Action {
-    /// One setting of a topic.
     pub(crate) fn configure(topic: &str, field: &'static str, value: impl AsRef<[u8]>) -> Self {
         Self::Configure { topic: topic.to_owned(), settings: vec![(field, value.as_ref().to_vec())] }
     }
@@ -251,7 +243,6 @@ impl Action {
         }
     }
 
-    /// All arguments after the layout.
     pub(crate) fn args(&self) -> Vec<Vec<u8>> {
         match self {
             Self::Put { topic, items } => with([text(topic)], items.iter().flat_map(Item::args)),
@@ -333,7 +324,7 @@ impl Action {
         }
     }
 
-    /// Whether it only reads; a repair finds nothing to repair.
+    /// A repair counts as reading: the entries that this run names are sound.
     pub(crate) fn is_look(&self) -> bool {
         matches!(
             self,
@@ -353,7 +344,6 @@ impl Action {
         )
     }
 
-    /// What repeating the call, after its answer was lost, does to the shard.
     pub(crate) fn repeat(&self) -> Repeat {
         let goes_on = match self {
             Self::Put { items, .. } => items.iter().any(|item| item.replace),

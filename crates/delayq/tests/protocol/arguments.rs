@@ -36,8 +36,8 @@ async fn every_script_refuses_a_wrong_number_of_arguments_by_name_and_writes_not
     assert_eq!(format!("{:?}", shard.snapshot().await), before);
 }
 
-/// A call of each script that takes single numbers or words: for numbers with a range their position, minimum and
-/// maximum; for words only the position.
+/// A call of each script that takes single numbers or words. Numbers with a range have a position, a minimum
+/// and a maximum; words have a position alone.
 type Call = (Verb, &'static [&'static str], &'static [(usize, i64, i64)]);
 
 const LAST: i64 = (1 << 53) - 1;

@@ -1,5 +1,4 @@
-//! One shard used without the client: any script with any arguments, a clock that the test sets, and a dump of every
-//! key.
+//! A shard without the client: any call, a clock that the test sets, and a dump of every key.
 
 use crate::snapshot::Snapshot;
 use delayq::Namespace;
@@ -12,8 +11,8 @@ use std::sync::Arc;
 /// A time by which tests set the clock, in ms: a full hour, in the past.
 pub(crate) const NOW: u64 = 1_763_697_600_000;
 
-/// Every key of a shard with its type and content, as one string: a client's parser would take longer over the parts
-/// than everything else. Each part is preceded by its length in 4 bytes, and the parts of a key by their number.
+/// Dumps every key of a shard with type and content, as one string: a client would spend most of the run on parsing
+/// nested values. The length in 4 bytes precedes each part, and the number of parts precedes a key's parts.
 const DUMP: &str = r"
 local base, out = string.sub(KEYS[1], 1, -5), {}
 local function say(text)
@@ -40,16 +39,15 @@ end
 return table.concat(out)
 ";
 
-/// The test's clock: the key `clock` of the shard, in µs.
+/// The test's clock is the key `clock` of the shard, in µs.
 const CLOCK: &str = "\
 local now_us = tonumber(redis.call('GET', string.sub(KEYS[1], 1, -5) .. 'clock'))
 local now = (now_us - now_us % 1000) / 1000
 ";
 
-/// A script's answer, its items flattened and numbers as text; or the error.
+/// A script's answer with flattened items and numbers as text, or the error.
 pub(crate) type Answer = Result<Vec<Vec<u8>>, String>;
 
-/// A shard of its own namespace.
 pub(crate) struct BareShard {
     connection: MultiplexedConnection,
     scripts: Arc<Scripts>,
@@ -57,16 +55,16 @@ pub(crate) struct BareShard {
     meta: String,
     never: String,
     base: String,
-    /// The last dump of the shard: most queries, and many calls, leave it unchanged.
+    /// Reused by [`Self::snapshot`]: most queries, and many calls, leave the shard unchanged.
     last: (Vec<u8>, Arc<Snapshot>),
-    /// The scripts' current time, in µs; `None`: the server's own clock.
+    /// In µs; `None` for the server's own clock.
     pub(crate) clock_us: Option<u64>,
-    /// The first argument of its calls: the layout, and what they wait for.
+    /// The first argument of every call: the layout, and the replicas to wait for.
     pub(crate) layout: &'static str,
 }
 
-/// The scripts with the test's clock, with what they would publish recorded in `said`, and with `extra` replacements,
-/// each (file, text that must be there, replacement).
+/// The scripts with the test's clock, their publications recorded in the list `said`, and the `extra`
+/// replacements, each (file, required text, replacement).
 pub(crate) fn scripts_with(extra: &[(&str, &str, &str)]) -> Arc<Scripts> {
     let publish = ["redis.call('SPUBLISH', ", "redis.pcall('SPUBLISH', "];
     let write_down = "local _ = (function(c, m) redis.call('RPUSH', string.sub(KEYS[1], 1, -5) .. 'said', c .. '=' .. m) end)(";
@@ -93,13 +91,12 @@ pub(crate) fn scripts_with(extra: &[(&str, &str, &str)]) -> Arc<Scripts> {
 // === impl BareShard ===
 
 impl BareShard {
-    /// A shard that may or may not exist.
+    /// The shard need not exist.
     pub(crate) async fn uncreated(server: &SharedRedis, namespace: &str, scripts: Arc<Scripts>) -> Self {
         let meta = Keys::new(Namespace::new(namespace).unwrap()).meta(ShardId::new(0));
         Self::over(server.connect_to(&meta).await, namespace, scripts)
     }
 
-    /// The same over an existing connection.
     pub(crate) fn over(connection: MultiplexedConnection, namespace: &str, scripts: Arc<Scripts>) -> Self {
         let keys = Keys::new(Namespace::new(namespace).unwrap());
         let shard = ShardId::new(0);
@@ -117,25 +114,22 @@ impl BareShard {
         }
     }
 
-    /// A new shard.
     pub(crate) async fn create(server: &SharedRedis, namespace: &str, scripts: Arc<Scripts>) -> Self {
         let mut shard = Self::uncreated(server, namespace, scripts).await;
         shard.create_again().await;
         shard
     }
 
-    /// Creates it on an empty Redis.
     pub(crate) async fn create_again(&mut self) {
         let created = self.call(Verb::Init, &[b"0".as_slice(), b"1"]).await.unwrap();
         assert_eq!(created, [b"created"]);
     }
 
-    /// The full name of a key of the shard.
     pub(crate) fn key(&self, name: &str) -> String {
         format!("{}{name}", self.base)
     }
 
-    /// One plain command; `~` in front of an argument stands for the shard's base.
+    /// Sends a plain command; `~` in front of an argument stands for the shard's base.
     pub(crate) async fn command(&mut self, words: &[&[u8]]) -> Value {
         let mut command = redis::Cmd::new();
         for word in words {
@@ -147,7 +141,6 @@ impl BareShard {
         command.query_async(&mut self.connection).await.unwrap()
     }
 
-    /// One call of a script; the layout goes before the arguments.
     pub(crate) async fn call(&mut self, verb: Verb, args: &[impl AsRef<[u8]>]) -> Answer {
         let mut pipe = redis::pipe();
         self.add(&mut pipe, verb, args);
@@ -155,7 +148,7 @@ impl BareShard {
         flat(values.pop().unwrap())
     }
 
-    /// One call of a script, and the whole shard after it.
+    /// One round trip for the call and the dump.
     pub(crate) async fn step(&mut self, verb: Verb, args: &[impl AsRef<[u8]>]) -> (Answer, Arc<Snapshot>) {
         let mut pipe = redis::pipe();
         self.add(&mut pipe, verb, args);
@@ -165,7 +158,6 @@ impl BareShard {
         (flat(values.pop().unwrap()), snapshot)
     }
 
-    /// The whole shard.
     pub(crate) async fn snapshot(&mut self) -> Arc<Snapshot> {
         let mut pipe = redis::pipe();
         self.add_dump(&mut pipe);
@@ -173,13 +165,12 @@ impl BareShard {
         self.read(dump)
     }
 
-    /// Moves a key aside, if it exists, and puts one of a type that no shard uses in its place.
+    /// Replaces the key by a value of a type that no shard uses.
     pub(crate) async fn break_key(&mut self, key: &str) {
         self.rename(key, &format!("aside:{key}")).await;
         self.command(&[b"SADD", format!("~{key}").as_bytes(), b"x"]).await;
     }
 
-    /// Restores a key that [`Self::break_key`] moved aside.
     pub(crate) async fn mend_key(&mut self, key: &str) {
         self.command(&[b"DEL", format!("~{key}").as_bytes()]).await;
         self.rename(&format!("aside:{key}"), key).await;
@@ -192,7 +183,6 @@ impl BareShard {
         self.command(&[b"EVAL", script, b"2", from.as_bytes(), to.as_bytes()]).await;
     }
 
-    /// Removes every key of the shard.
     pub(crate) async fn remove(&mut self) {
         let script =
             "local k = redis.call('KEYS', ARGV[1]) if #k > 0 then redis.call('DEL', unpack(k)) end return 0";
@@ -227,7 +217,6 @@ impl BareShard {
         }
     }
 
-    /// Runs a pipeline, and again with all scripts loaded if the server did not know them.
     async fn run(&mut self, pipe: &redis::Pipeline) -> Vec<Value> {
         let count = pipe.cmd_iter().count();
         let mut values = self.connection.send_packed_commands(pipe, 0, count).await.unwrap();

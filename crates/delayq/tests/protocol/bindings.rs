@@ -1,4 +1,4 @@
-//! What the Rust bindings send, as Redis receives it, compared with KEYS and ARGV in the scripts' headers.
+//! The calls that the Rust bindings send to Redis, compared with KEYS and ARGV in the scripts' headers.
 
 use crate::headers::part_of;
 use delayq::admin::{ListState, Policy, PromoteOptions, PurgeWhat, ReplayOptions, TimeRange, TopicDeletion};
@@ -16,18 +16,16 @@ use std::time::Duration;
 
 const SHARD: ShardId = ShardId::new(0);
 
-/// The arguments in a script's header.
 #[derive(Debug)]
 struct Signature {
     fixed: Vec<String>,
-    /// How many per item, if it takes items.
     each: Option<usize>,
 }
 
 // === impl Signature ===
 
 impl Signature {
-    /// `layout, a, b, then 2 a message: c, d`; further descriptions are indented below.
+    /// Reads `layout, a, b, then 2 a message: c, d`; further descriptions are indented below.
     fn of(verb: Verb) -> Self {
         let text = part_of(verb, "-- ARGV     ", "-- RETURNS  ");
         let block: Vec<&str> = text
@@ -61,7 +59,7 @@ impl Signature {
     }
 }
 
-/// The minimum and maximum of an argument, if its header gives them: `limit (1 to 500)`.
+/// Reads the minimum and the maximum of each argument, such as `limit (1 to 500)`.
 fn ranges(verb: Verb) -> Vec<(String, u64, u64)> {
     let file = verb.file();
     let start = file.find("-- ARGV     ").expect("a header says what it takes");
@@ -85,7 +83,6 @@ fn record() -> (Target, RecordId) {
     (MessageId::own("recorded").unwrap().into(), RecordId::of([b"a source".as_slice()]))
 }
 
-/// Calls every script at least once, through the Rust bindings only.
 async fn everything(server: &SharedRedis) {
     let mut settings = Settings::new(server.url());
     settings.shards = ShardCount::new(1).unwrap();
@@ -139,7 +136,6 @@ fn request(topic: &Topic) -> ReserveRequest {
     ReserveRequest { topics: vec![topic.clone()], most: 4, max_bytes: 0, lease: None }
 }
 
-/// Leaves messages leased without their leases.
 async fn stick(server: &SharedRedis, client: &Client, topic: &Topic) {
     let producer = Producer::start(client.clone(), ProducerOptions::default());
     producer.put(Message::new(topic.clone(), "stuck")).await.unwrap();
@@ -185,7 +181,7 @@ fn every_script_takes_as_many_arguments_as_its_header_says() {
         let call = format!("arguments('{}', ", verb.name());
         let counts = verb.file().split(&call).last().and_then(|rest| rest.split(')').next()).expect("a call");
         let mut counts = counts.split(", ").map(|count| count.parse::<usize>().ok());
-        // The last two arguments of `pump` may be left out.
+        // `pump` has two optional arguments at the end.
         let fixed = counts.next().flatten().unwrap_or(5);
         assert_eq!(
             (header.fixed.len(), header.each),
@@ -232,7 +228,7 @@ async fn the_bindings_send_the_keys_and_arguments_that_the_headers_name() {
             assert!(words.split(" | ").any(|known| known == word), "{name}: {word} is none of {words}");
         }
     }
-    // One Redis has no other node that shards could move to: `redis_nodes_moved` calls these.
+    // A single Redis has no other node to move a shard to: `redis_nodes_moved` calls these two.
     let apart = [Verb::Discard, Verb::Move];
     let called_here = Verb::ALL.iter().filter(|verb| !apart.contains(verb)).map(|verb| verb.name());
     let missing: Vec<_> = called_here.filter(|name| !called.contains_key(name)).collect();

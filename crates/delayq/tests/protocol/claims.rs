@@ -69,7 +69,6 @@ fn request(topic: &Topic) -> ReserveRequest {
     ReserveRequest { topics: vec![topic.clone()], most: 500, max_bytes: 0, lease: None }
 }
 
-/// The message of topic `t` as it is stored.
 async fn stored(shard: &mut BareShard, id: &[u8]) -> Envelope {
     shard.snapshot().await.envelope(&(1, id.to_vec())).unwrap()
 }

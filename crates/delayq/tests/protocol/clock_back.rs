@@ -1,4 +1,4 @@
-//! A clock that ran ahead and was corrected: what was computed by it is limited to what is plausible now.
+//! A clock that ran ahead and was corrected: times taken from that clock are limited to plausible ones.
 
 use crate::action::{Action, Reserve};
 use crate::bare_shard::NOW;
@@ -50,7 +50,7 @@ async fn a_lease_taken_while_the_clock_read_a_day_ahead_does_not_last_a_day() {
     lab.words(all).await;
     lab.at(0);
     while lab.pump().await[0] == "more" {}
-    // The longest lease that was ever given, from now on.
+    // The longest lease ever granted, counted from now.
     lab.at(60_000);
     let mut returned = 0;
     for _ in 0..3 {

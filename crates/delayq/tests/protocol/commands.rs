@@ -1,4 +1,4 @@
-//! Which commands each script runs, as Redis reports them while random runs cover every path.
+//! The commands that each script runs, reported by Redis while random runs cover every path.
 
 use crate::action::{Action, Item};
 use crate::bare_shard::{BareShard, NOW, scripts_with};
@@ -12,10 +12,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Enough for every command of every script.
 const SEEDS: Seeds = Seeds { weather: Weather::Fair, first: 0, count: 150 };
 
-/// O(n) in the size of a shard, or a search.
+/// Searches, and commands of O(n) in the size of a shard.
 const WALKS: [&str; 16] = [
     "keys",
     "scan",
@@ -35,11 +34,10 @@ const WALKS: [&str; 16] = [
     "zrangebylex",
 ];
 
-/// A time to live, which a clock step would end early.
+/// Commands that set a time to live, which a clock step would cut short.
 const MORTAL: [&str; 9] =
     ["expire", "pexpire", "expireat", "pexpireat", "setex", "psetex", "getex", "flushall", "flushdb"];
 
-/// What each verb ran, by the SHA of its script, without what only the test's clock and recorder ran.
 fn by_verb(seen: Vec<Seen>, scripts: &Scripts) -> BTreeMap<&'static str, Vec<Seen>> {
     let verbs: HashMap<&str, Verb> =
         Verb::ALL.iter().map(|&verb| (scripts.get(verb).sha.as_str(), verb)).collect();
@@ -59,7 +57,6 @@ fn by_verb(seen: Vec<Seen>, scripts: &Scripts) -> BTreeMap<&'static str, Vec<See
     ran
 }
 
-/// Why a command may not be run by a script, if it may not.
 fn objection(command: &Seen) -> Option<&'static str> {
     let name = command.name.as_str();
     let is = |place: usize, text: &str| command.args.get(place).is_some_and(|arg| arg == text.as_bytes());
@@ -75,7 +72,7 @@ fn objection(command: &Seen) -> Option<&'static str> {
     }
 }
 
-/// The commands that `probe` tries, so that a missing permission is found before anything is served.
+/// The commands that `probe` tries in order to find a missing permission before anything is served.
 fn probed() -> BTreeSet<String> {
     let tried = Verb::Probe.file().split("try('").skip(1);
     tried.map(|rest| rest.split('\'').next().unwrap_or_default().to_lowercase()).collect()
@@ -88,7 +85,7 @@ async fn no_script_runs_a_command_that_walks_the_queue_or_sets_a_time_to_live_or
     let monitor = RedisMonitor::start(&server).await;
     run_seeds(&server, &scripts, SEEDS).await.unwrap();
     let ran = by_verb(monitor.seen(&server).await, &scripts);
-    // Those that create a deployment, or move it, are checked by name; a random run has no recorded writes, and no gateway.
+    // Verbs that create or move a deployment are checked by name. A random run has no recorded writes and no gateway.
     let apart = [
         Verb::Init,
         Verb::Grow,
@@ -128,7 +125,7 @@ async fn the_pump_reads_no_envelope_of_what_becomes_ready() {
     let items = (0..40_u8).map(|n| Item::new(&[b'a', n + 32], NOW + 10 + u64::from(n))).collect();
     let put = Action::Put { topic: "t".into(), items };
     shard.call(put.verb(), &put.args()).await.unwrap();
-    // From here on with the server's own clock, which is past all of these times.
+    // From here on the server's own clock, which is past all of these times.
     let mut shard = BareShard::uncreated(&server, "c", Arc::clone(&scripts)).await;
     shard.call(Verb::Overview, &["0"]).await.unwrap();
     let monitor = RedisMonitor::start(&server).await;

@@ -1,23 +1,21 @@
-//! Whether a shard equals the model: every key, every entry.
+//! Compares every key and every entry of a shard with the model.
 
 use crate::model::{Model, Msg, Outcome, Place, index_name};
 use crate::snapshot::{Name, Snapshot, lossy, parse_name};
 use delayq::{State, UnixMillis};
 use std::collections::BTreeMap;
 
-/// What only observation reveals about a shard: gens, and its timer's notifications.
+/// Facts about a shard that only observation reveals: gens, and notifications of the timer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watch {
     highest: u32,
     gens: BTreeMap<Name, u32>,
-    /// How long each ready queue was, and how much was published.
+    /// Length of each ready queue, and count of publications.
     queues: BTreeMap<u32, usize>,
     said: usize,
-    /// What was where in topics that kept a history.
     kept: BTreeMap<Name, &'static str>,
-    /// Whether keys may be broken: then an event may be lost.
+    /// True if keys may be broken, which may lose events.
     loses_events: bool,
-    /// When the timer will call next, given its notifications.
     pub(crate) timer: Option<u64>,
 }
 
@@ -28,17 +26,15 @@ macro_rules! ensure {
 // === impl Watch ===
 
 impl Watch {
-    /// Of a shard whose keys may be broken, or of one in which they are not.
     pub(crate) fn of(loses_events: bool) -> Self {
         Self { loses_events, ..Self::default() }
     }
 
-    /// Expects no event of a message that a test took away.
     pub(crate) fn lose(&mut self, name: &Name) {
         self.kept.remove(name);
     }
 
-    /// Treats the shard as announced: a test wrote into it behind the scripts' backs.
+    /// Accepts writes that the test made without the scripts.
     pub(crate) fn pass_over(&mut self, shard: &Snapshot) {
         self.queues = shard.ready.iter().map(|(no, queue)| (*no, queue.len())).collect();
         let head = shard.index("alarms").values().min().copied();
@@ -46,7 +42,6 @@ impl Watch {
     }
 }
 
-/// Compares all of it.
 pub(crate) fn compare(model: &Model, shard: &Snapshot, watch: &mut Watch) -> Outcome {
     ensure!(shard.strangers.is_empty(), "keys that should not be: {:?}", shard.strangers);
     let names: Vec<_> = shard.bodies.keys().collect();
@@ -148,12 +143,12 @@ fn message(name: &Name, msg: &Msg, model: &Model, shard: &Snapshot, watch: &mut 
     Ok(())
 }
 
-/// Whether an index has its entry: at its time, or later if a broken key stopped the pump.
+/// True for an entry at its time, or later if a broken key stopped the pump.
 fn is_indexed(entry: Option<&u64>, time: u64, model: &Model) -> bool {
     entry.is_some_and(|&entry| entry == time || (entry > time && entry <= model.blocked_until))
 }
 
-/// As many entries as messages: if each message is where it should be, none is superfluous.
+/// Entries equal messages in number: with each message in its place, no entry is superfluous.
 fn totals(model: &Model, shard: &Snapshot) -> Outcome {
     let count = |is: &dyn Fn(&Msg) -> bool| model.messages.values().filter(|msg| is(msg)).count();
     let leased = count(&|msg| matches!(msg.place, Place::Leased { .. }));
@@ -181,7 +176,7 @@ fn totals(model: &Model, shard: &Snapshot) -> Outcome {
             let here = |(name, msg): &(&Name, &Msg)| name.0 == no && msg.word() == counter;
             let should = model.messages.iter().filter(here).count() as i64;
             let is = shard.number("stats", &format!("{counter}:{no}"));
-            // Stale entries of a bucket were counted when they were pumped.
+            // The pump counted stale entries of a bucket as ready.
             let drifts = counter == "ready" && model.poisoned && is > should;
             ensure!(is == should || drifts, "{counter}:{no} is {is}, not {should}");
         }
@@ -199,9 +194,7 @@ fn groups(model: &Model, shard: &Snapshot) -> Outcome {
         let listed = expiries.remove(&index_name(name));
         let leased = matches!(msg.place, Place::Leased { .. });
         match msg.expires().filter(|_| msg.is_pending() || leased) {
-            // A leased message expires when it is released.
             Some(expires) if leased && expires <= model.latest_us / 1000 => {}
-            // Never.
             Some(expires) if msg.stored.relative && expires == UnixMillis::MAX.get() => {
                 ensure!(listed.is_none(), "{name:?} expires {listed:?}, and never should");
             }
@@ -267,7 +260,7 @@ fn registry(model: &Model, shard: &Snapshot) -> Outcome {
     Ok(())
 }
 
-/// An alarm may be early, never late, and belongs to something known.
+/// An alarm may be early, never late, and belongs to a known entry.
 fn alarms(model: &Model, shard: &Snapshot) -> Outcome {
     let alarms = shard.index("alarms");
     let mut heads: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
@@ -298,7 +291,8 @@ fn alarms(model: &Model, shard: &Snapshot) -> Outcome {
     Ok(())
 }
 
-/// Histories are of topics that keep one, and bounded; and the last event of a message says how it came where it is.
+/// Histories exist only in topics that keep a history, and are bounded. The last event of a message explains
+/// its place.
 fn histories(model: &Model, shard: &Snapshot, watch: &mut Watch) -> Outcome {
     let keeps = |no: u32| model.setting(no, "history").is_some_and(|most| most != b"0");
     let flag = shard.hashes.get("meta").is_some_and(|meta| meta.contains_key("history"));

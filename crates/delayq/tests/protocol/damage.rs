@@ -1,5 +1,4 @@
-//! Stored envelopes that are truncated at every byte: no call that meets one fails, no other message is stopped, and it
-//! can still end itself.
+//! Envelopes truncated at every byte: no call fails, and the damaged message can still be ended.
 
 use crate::action::{Action, Item, List, Purge};
 use crate::bare_shard::{BareShard, NOW, scripts_with};
@@ -10,11 +9,10 @@ use delayq::protocol::Verb;
 use std::time::Duration;
 
 const IDS: [&str; 3] = ["before", "cut", "behind"];
-/// The one in the middle, as keys and calls carry it.
+/// The message in the middle, as keys and calls name it.
 const CUT: &[u8] = b"cut\x1fg";
 const DUE: u64 = NOW + 1000;
 
-/// A message with every optional field.
 fn full(id: &str) -> Item {
     let mut item = Item::new(id.as_bytes(), DUE);
     (item.expires, item.content) = (Some(NOW + 100_000), 2);
@@ -22,7 +20,7 @@ fn full(id: &str) -> Item {
     item.in_group("g")
 }
 
-/// Three messages of one group, in one of the states, the middle one truncated to this many bytes.
+/// Puts three messages of one group into a state, the middle message truncated to `bytes`.
 async fn damaged(lab: &mut Lab, state: &str, bytes: usize) {
     lab.put("a", &IDS.map(full)).await;
     if state != "delayed" {
@@ -36,7 +34,7 @@ async fn damaged(lab: &mut Lab, state: &str, bytes: usize) {
     lab.shard.command(&[b"SET", b"~m:1:cut\x1fg", &body[..bytes]]).await;
 }
 
-/// Every call for the middle one, and for its group, that does not end it.
+/// Leaves out calls that end a message.
 async fn meet(lab: &mut Lab) {
     let (topic, ids) = (|| "a".to_owned(), || vec![CUT.to_vec()]);
     let list = |state| List {
@@ -74,7 +72,6 @@ async fn meet(lab: &mut Lab) {
     }
 }
 
-/// Works until nothing is left; returns the delivered ids.
 async fn drain(lab: &mut Lab) -> Vec<String> {
     let mut delivered = Vec::new();
     for round in 2..12 {

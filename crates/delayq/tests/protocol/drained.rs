@@ -1,4 +1,4 @@
-//! A deployment that is drained and has forgotten finished messages: nothing of any message is left.
+//! A drained deployment keeps nothing of its forgotten messages.
 
 use delayq::admin::{Policy, PurgeWhat, TimeRange};
 use delayq::protocol::{Holder, Owner, Reservation, ReserveRequest};
@@ -11,7 +11,6 @@ use delayq_tests::redis_server::{RedisOptions, RedisServer};
 use std::time::Duration;
 
 const SHARDS: u16 = 4;
-/// Of each kind of message.
 const EACH: usize = 40;
 const SOON: Duration = Duration::from_millis(1);
 
@@ -22,14 +21,13 @@ struct Scene {
     producer: Producer,
     admin: Admin,
     orders: Topic,
-    /// Its messages expire when they are due.
+    /// Messages of this topic expire when due.
     fleeting: Topic,
 }
 
 // === impl Scene ===
 
 impl Scene {
-    /// A deployment whose topics remember nothing for longer than a moment.
     async fn new() -> Self {
         let clock = ClockShim::new();
         let server = RedisServer::private_with(RedisOptions::default().clock(&clock)).await;
@@ -47,7 +45,6 @@ impl Scene {
         Self { server, clock, client, producer, admin, orders, fleeting }
     }
 
-    /// A message with an id of its own; every second one is in a group.
     fn own(&self, topic: &Topic, kind: &str, n: usize) -> Message {
         let Target { id, group } = target(kind, n);
         let message = Message::new(topic.clone(), vec![b'x'; 300]).with_id(id);
@@ -70,7 +67,7 @@ impl Scene {
         }
     }
 
-    /// Pumps every shard; returns whether nothing in them has a time.
+    /// Returns true once no entry has a time.
     async fn pump(&self) -> bool {
         let mut idle = true;
         for shard in self.client.shards().shards() {
@@ -126,7 +123,6 @@ fn target(kind: &str, n: usize) -> Target {
 async fn drained_and_forgotten_nothing_of_any_message_is_left_and_the_books_balance() {
     let scene = Scene::new().await;
     let (orders, later) = (&scene.orders, Duration::from_secs(3600));
-    // Every way that a message can end.
     scene.put(|_| Message::new(orders.clone(), "generated")).await;
     scene.put(|n| scene.own(orders, "delivered", n).after(SOON)).await;
     scene.put(|n| scene.own(orders, "buried", n)).await;
@@ -158,7 +154,7 @@ async fn drained_and_forgotten_nothing_of_any_message_is_left_and_the_books_bala
     let before = scene.books(orders).await;
     assert_eq!((before.dead, before.pending, before.violation()), (each, 0, None));
     scene.admin.purge(orders, PurgeWhat::Dead(TimeRange::ALL), |_| {}).await.unwrap();
-    // Past every granted lease, so that nothing has a time any more.
+    // Past every granted lease, so that no entry has a time any more.
     scene.clock.set_offset_ms(120_000);
     wait_until("all to be forgotten", LONG, || scene.pump()).await;
     assert!(scene.reserve_all().await.is_empty());

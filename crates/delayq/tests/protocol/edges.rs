@@ -1,4 +1,4 @@
-//! The limits of valid input, and what lies beyond them.
+//! The limits of valid input, and values beyond them.
 
 use crate::action::{Action, Item, Reserve};
 use crate::bare_shard::{BareShard, scripts_with};
@@ -119,7 +119,7 @@ async fn a_due_time_that_is_invalid_is_refused_and_nothing_is_stored() {
     }
 }
 
-/// Names that would forge a key, or be mistaken for something else, if they were joined carelessly.
+/// Names that would forge a key, or pass for another name, in a careless join.
 const FORGERS: [&str; 16] = [
     "{}",
     "}",
@@ -221,7 +221,7 @@ async fn another_content_under_the_same_id_is_a_conflict_and_a_repeat_is_not() {
     let message = |body: &str| Message::new(topic.clone(), body).id("order-1").unwrap().at(due).any_time();
     assert_eq!(producer.put(message("one")).await.unwrap().outcome, PutOutcome::Stored(due));
     for _ in 0..3 {
-        // A repeat may carry another due time: the first one applies.
+        // A repeat may carry another due time; the first due time applies.
         let again = message("one").at(UnixMillis::new(LAST));
         assert_eq!(producer.put(again).await.unwrap().outcome, PutOutcome::Exists(State::Delayed, due));
     }

@@ -1,4 +1,4 @@
-//! Expiries and changed due times: the topic's expiry moves along, the producer's stays.
+//! Expiry after a change of the due time: an expiry by the topic moves too, an expiry by the producer stays.
 
 use crate::action::{Action, Item};
 use crate::bare_shard::{BareShard, scripts_with};
@@ -11,7 +11,8 @@ use delayq_tests::redis_server::{RedisServer, SharedRedis};
 const NOW: u64 = 1_763_697_600_000;
 const AFTER: u64 = 1000;
 
-/// A topic whose messages expire a second after their due time; `follows` uses that, `stays` has its own expiry.
+/// A topic whose messages expire a second after their due time. `follows` uses the topic's expiry, `stays` an
+/// expiry of its own.
 async fn shard(server: &SharedRedis) -> BareShard {
     let mut shard = BareShard::create(server, "x", scripts_with(&[])).await;
     shard.clock_us = Some(NOW * 1000);
@@ -46,7 +47,7 @@ async fn an_expiry_that_goes_by_the_topic_moves_with_the_due_time() {
         assert!(word.starts_with(if due > NOW { "delayed" } else { "ready" }), "{word}");
         assert_eq!(expiry(&mut shard, "follows").await, Some(UnixMillis::new(due + AFTER)));
     }
-    // It is delivered before its new expiry, and expires at it.
+    // The message is delivered before the new expiry, and expires at the new expiry.
     reschedule(&mut shard, "follows", NOW + 100_000).await;
     shard.clock_us = Some((NOW + 100_000 + AFTER) * 1000);
     let report = shard.call(Verb::Pump, &["0", "500"]).await.unwrap();
@@ -74,13 +75,11 @@ async fn a_group_that_is_shifted_takes_the_expiries_along_that_go_by_the_topic()
     let server = RedisServer::start().await;
     let mut shard = shard(&server).await;
     let answer = shard.call(Verb::ShiftGroup, &["g", "", "token", "60000", "500"]).await.unwrap();
-    // `stays` cannot go past its own expiry.
     assert_eq!(answer.iter().map(|item| lossy(item)).collect::<Vec<_>>(), ["done", "1", "1"]);
     assert_eq!(expiry(&mut shard, "follows").await, Some(UnixMillis::new(NOW + 60_100 + AFTER)));
     assert_eq!(expiry(&mut shard, "stays").await, Some(UnixMillis::new(NOW + 5000)));
 }
 
-/// Leases both messages once they are due, and buries them.
 async fn bury_both(shard: &mut BareShard) {
     shard.clock_us = Some((NOW + 200) * 1000);
     shard.call(Verb::Pump, &["0", "500"]).await.unwrap();
@@ -100,7 +99,6 @@ async fn a_replayed_dead_letter_does_not_expire_at_once() {
     let server = RedisServer::start().await;
     let mut shard = shard(&server).await;
     bury_both(&mut shard).await;
-    // Past both expiries.
     let later = NOW + 60_000;
     shard.clock_us = Some(later * 1000);
     assert_eq!(replay(&mut shard, "follows", "0").await, format!("ready {later}"));

@@ -1,4 +1,4 @@
-//! Ending messages by id, and counting calls: for gateways to protocols without receipts.
+//! Ending messages by id, and counting calls, for gateways to protocols without receipts.
 
 use delayq::admin::{Numbers, ReplayTerms};
 use delayq::protocol::{Envelope, FinishOutcome, FinishWhich, Holder, Receipt, ReserveRequest, ShardId};
@@ -31,7 +31,6 @@ async fn reserved(scene: &Deployment, most: u16) -> Vec<Receipt> {
     report.messages.into_iter().map(|message| message.receipt).collect()
 }
 
-/// A dead letter, a leased, a ready and a delayed message.
 async fn in_every_state(scene: &Deployment) -> Receipt {
     scene.put([message("dead"), message("leased")]).await;
     let mut receipts = reserved(scene, 2).await;

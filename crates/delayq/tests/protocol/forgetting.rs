@@ -1,4 +1,4 @@
-//! A topic is forgotten only if it holds nothing, and leaves nothing behind.
+//! A topic is forgotten only while empty, and leaves nothing behind.
 
 use crate::action::{Action, Item, Reserve};
 use crate::bare_shard::{BareShard, NOW, scripts_with};
@@ -28,7 +28,6 @@ async fn lease(shard: &mut BareShard, topic: &str) -> Vec<Vec<u8>> {
     vec![answer[10].clone()]
 }
 
-/// Puts a message of the topic, and moves it into a state.
 async fn bring(shard: &mut BareShard, topic: &str, state: &str) {
     put(shard, topic, if state == "delayed" { NOW + 9_000_000 } else { NOW }).await;
     if ["leased", "dead", "delivered"].contains(&state) {
@@ -48,20 +47,17 @@ async fn forget(shard: &mut BareShard, topic: &str, what: &str) -> String {
     lossy(&shard.call(Verb::Forget, &[topic, what]).await.unwrap()[0])
 }
 
-/// Forgets one page; returns where the next one begins, and what was forgotten.
 async fn forget_quiet(shard: &mut BareShard, from: &str, quiet: u64) -> (String, Vec<String>) {
     let answer = shard.call(Verb::ForgetQuiet, &[from, &quiet.to_string()]).await.unwrap();
     let mut words = answer.iter().map(|word| lossy(word));
     (words.next().unwrap(), words.collect())
 }
 
-/// What the shard forgets in one page at a time, in ms since [`NOW`].
 async fn forgotten_at(shard: &mut BareShard, ms: u64, quiet: u64) -> Vec<String> {
     shard.clock_us = Some((NOW + ms) * 1000);
     forget_quiet(shard, "0", quiet).await.1
 }
 
-/// The number of a topic, 0 if it has none.
 async fn number(shard: &mut BareShard, topic: &str) -> i64 {
     shard.snapshot().await.number("meta", &format!("topic:{topic}"))
 }
@@ -79,7 +75,7 @@ async fn a_topic_that_holds_anything_is_never_forgotten() {
         }
         assert_eq!(shard.snapshot().await.keys, before, "{state}");
     }
-    // A counter alone also keeps it: a script that was cut off may have lost the other half.
+    // A counter alone also keeps the topic: a script that was cut off may have lost the other half.
     for counter in ["ready", "leased", "accepted", "cancelled"] {
         let topic = format!("counter-{counter}");
         bring(&mut shard, &topic, "delivered").await;
@@ -116,7 +112,7 @@ async fn a_bucket_that_is_put_off_keeps_its_topic() {
     shard.command(&[b"HDEL", b"~stats", b"accepted:1"]).await;
     let bucket = format!("b:1:{}", NOW / 3_600_000);
     for at in [NOW - 5000, NOW + 10_000, NOW + 9_000_000] {
-        // As the pump leaves an alarm that it could not serve, even past the hour.
+        // The pump leaves such an alarm after a failure, even past the hour.
         shard.clock_us = Some(at.max(NOW) * 1000);
         shard.command(&[b"ZADD", b"~alarms", at.to_string().as_bytes(), bucket.as_bytes()]).await;
         assert_eq!(forget(&mut shard, "t", "forget").await, "kept delayed messages", "{at}");
@@ -156,7 +152,7 @@ async fn a_forgotten_topics_number_is_never_given_out_again() {
     put(&mut shard, "a", NOW + 1000).await;
     let numbers = [number(&mut shard, "d").await, number(&mut shard, "a").await];
     assert_eq!(numbers, [4, 5]);
-    // Scripts that iterate by number skip the gaps, and what an interrupted forget left in one.
+    // Scripts that iterate by number skip the gaps, and the leftovers of an interrupted forget.
     shard.command(&[b"HSET", b"~t:1", b"name", b"a"]).await;
     let page = run(&mut shard, Action::Overview).await;
     let shown: BTreeSet<_> = page[10..].chunks(2).map(|topic| (lossy(&topic[0]), lossy(&topic[1]))).collect();
@@ -206,7 +202,6 @@ async fn a_topic_that_was_empty_for_long_is_forgotten() {
     let snapshot = shard.snapshot().await;
     assert_eq!((snapshot.number("meta", "topic:t"), snapshot.number("meta", "topics")), (0, 1));
     assert!(!snapshot.hashes.contains_key("t:1") && !snapshot.hashes.contains_key("stats"));
-    // A put creates it again, under another number.
     put(&mut shard, "t", NOW).await;
     assert_eq!(number(&mut shard, "t").await, 2);
     assert_eq!(lease(&mut shard, "t").await.len(), 1);
@@ -242,7 +237,6 @@ async fn a_topic_that_holds_anything_or_has_a_setting_stays_however_long_it_is_q
         run(&mut shard, Action::configure(topic, field, value)).await;
     }
     for days in 0..5 {
-        // While nothing pumps, expired entries stay where they are.
         assert_eq!(forgotten_at(&mut shard, days * DAY, 1).await, [""; 0], "after {days} days");
     }
     run(&mut shard, Action::configure("paused", "paused", "")).await;
@@ -277,7 +271,6 @@ async fn a_clock_that_is_not_trusted_or_stepped_back_forgets_nothing() {
     shard.clock_us = Some((NOW + 9 * DAY) * 1000);
     assert_eq!(forget_quiet(&mut shard, "7", DAY).await, ("7".into(), Vec::new()));
     run(&mut shard, Action::Hold { epoch: 0, on: false }).await;
-    // Found empty at a future time.
     shard.command(&[b"HSET", b"~t:1", b"quiet", format!("1 {}", NOW + 99 * DAY).as_bytes()]).await;
     assert!(forgotten_at(&mut shard, 9 * DAY, DAY).await.is_empty());
     assert_eq!(forgotten_at(&mut shard, 10 * DAY + 1, DAY).await, ["t"]);
@@ -292,7 +285,7 @@ async fn a_thousand_quiet_topics_are_forgotten_in_bounded_pages_and_none_is_pass
         run(&mut shard, Action::configure(&topic, "lease_ms", "1")).await;
         run(&mut shard, Action::configure(&topic, "lease_ms", "")).await;
     }
-    // Each hour of three weeks has an alarm, all of which must be read to see that a topic has no bucket.
+    // Each hour of three weeks has an alarm. A script must read them all to learn that a topic has no bucket.
     for hour in 1..500_u64 {
         let item = Item::new(hour.to_string().as_bytes(), NOW + hour * HOUR);
         run(&mut shard, Action::Put { topic: "busy".into(), items: vec![item] }).await;
@@ -305,7 +298,7 @@ async fn a_thousand_quiet_topics_are_forgotten_in_bounded_pages_and_none_is_pass
             let (next, names) = forget_quiet(&mut shard, &from, DAY).await;
             assert!(names.len() <= 10, "{} in one call", names.len());
             calls += 1;
-            // If a call could not forget all of the first page, that page comes next.
+            // After a call that could not forget all of the first page, that page comes next.
             if next == "0" && names.is_empty() {
                 break;
             }
@@ -324,7 +317,6 @@ async fn a_put_that_races_with_forgetting_is_not_lost() {
     let mut forgetting = BareShard::uncreated(&server, "f", scripts_with(&[])).await;
     forgotten_at(&mut producing, 0, 1).await;
     producing.clock_us = None;
-    // Each page comes a day after the one before.
     let forgetting = tokio::spawn(async move {
         let mut gone = 0;
         for day in 1..=2000 {

@@ -1,4 +1,4 @@
-//! What a repair leaves besides the entries that it adds and removes: alarms, and reasons of dead letters.
+//! Side effects of a repair: alarms, and reasons of dead letters.
 
 use crate::action::Action;
 use crate::bare_shard::{BareShard, NOW, scripts_with};
@@ -6,8 +6,8 @@ use crate::lab::{Lab, grouped, in_g, item};
 use crate::snapshot::lossy;
 use std::collections::BTreeSet;
 
-/// Has a repair give a dead letter, a member of a group and an expiry back: the alarms that it sets. `broken` replaces a part of
-/// its script.
+/// Has a repair restore a dead letter, a member of a group and an expiry; returns the alarms that the repair
+/// sets. `broken` replaces parts of the script.
 async fn alarms_of_a_repair(broken: &[(&str, &str, &str)]) -> BTreeSet<String> {
     let mut lab = Lab::new().await;
     lab.shard = BareShard::create(&lab.server, "q", scripts_with(broken)).await;

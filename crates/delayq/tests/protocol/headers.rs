@@ -3,14 +3,12 @@
 use delayq::protocol::Verb;
 use std::collections::BTreeSet;
 
-/// The binding of a script.
 macro_rules! binding {
     ($name:literal) => {
         include_str!(concat!("../../../delayq-core/src/verbs/", $name, ".rs"))
     };
 }
 
-/// The words of each script that answers words, and the binding that reads them.
 const WORDS: [(Verb, &[&str], &str); 22] = [
     (
         Verb::Put,
@@ -38,7 +36,6 @@ const WORDS: [(Verb, &[&str], &str); 22] = [
         &["cancelled", "delivered", "purged", "kept", "finished", "unknown", "failed"],
         binding!("finish"),
     ),
-    // The binding counts the returned ones.
     (Verb::Replay, &["ready", "delayed"], binding!("replay")),
     (Verb::Claim, &["claimed", "renewed", "owned"], binding!("claim")),
     (Verb::Hold, &["held", "free", "fenced"], binding!("hold")),
@@ -53,7 +50,7 @@ const WORDS: [(Verb, &[&str], &str); 22] = [
     (Verb::Discard, &["discarded", "kept"], binding!("deployment")),
 ];
 
-/// The scripts that answer numbers, names and envelopes; no word distinguishes their answers.
+/// Scripts that answer numbers, names and envelopes; no word tells their answers apart.
 const WORDLESS: [Verb; 21] = [
     Verb::Audit,
     Verb::AuditIndex,
@@ -78,7 +75,7 @@ const WORDLESS: [Verb; 21] = [
     Verb::Survey,
 ];
 
-/// The text of a header's section, without explanations in (possibly nested) brackets.
+/// Leaves out explanations in brackets, which may nest.
 pub(crate) fn part_of(verb: Verb, from: &str, to: &str) -> String {
     let file = verb.file();
     let start = file.find(from).unwrap_or_else(|| panic!("{} has no {from}", verb.name())) + from.len();
@@ -95,7 +92,6 @@ pub(crate) fn part_of(verb: Verb, from: &str, to: &str) -> String {
     text
 }
 
-/// The answer words in a header: those at the beginning of an alternative.
 fn words_of(verb: Verb) -> BTreeSet<String> {
     let text = part_of(verb, "-- RETURNS  ", "-- COST     ").replace("\n--", " ");
     let listed = text.split_once("  word  ").map_or(text.as_str(), |(_, words)| words);
@@ -137,7 +133,6 @@ fn the_words_of_every_header_are_those_that_its_binding_knows() {
                 verb.name()
             );
         }
-        // Every possible first word occurs in the script, or in what it includes.
         let scripts = delayq::protocol::Scripts::published();
         let source = &scripts.get(verb).source;
         for word in &words {

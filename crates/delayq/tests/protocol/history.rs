@@ -1,4 +1,4 @@
-//! The history of a topic: each kind of event, its bounds, and what it leaves behind.
+//! The history of a topic: each kind of event, the bounds, the end.
 
 use crate::action::{Action, GiveBack, Item, Purge, Reserve};
 use crate::bare_shard::NOW;
@@ -17,14 +17,12 @@ impl Lab {
         lab
     }
 
-    /// What happened to a message: ms since the beginning, and what.
     async fn told(&mut self, id: &str) -> Vec<(u64, String)> {
         let answer = self.shard.call(Verb::History, &[b"t".as_slice(), id.as_bytes(), b""]).await.unwrap();
         let event = |event: &[Vec<u8>]| (lossy(&event[0]).parse::<u64>().unwrap() - NOW, lossy(&event[1]));
         answer[4..].chunks(2).map(event).collect()
     }
 
-    /// The words alone.
     async fn told_words(&mut self, id: &str) -> Vec<String> {
         let word = |(_, what): (u64, String)| what.split(' ').next().unwrap_or_default().to_owned();
         self.told(id).await.into_iter().map(word).collect()
@@ -99,7 +97,7 @@ async fn a_history_tells_cancels_replacements_leases_that_ran_out_deaths_replays
     let wanted = ["put", "replaced", "put", "leased", "cancel_requested", "cancelled"];
     assert_eq!(lab.told_words("b").await, wanted);
 
-    // One message that dies by bury, one that dies when the lease of its last attempt runs out.
+    // `c` dies by bury, the other message when the lease of its last attempt runs out.
     lab.put("t", &[item("c", NOW)]).await;
     let receipt = lab.reserve_one().await;
     lab.words(Action::Bury { receipts: vec![receipt] }).await;
@@ -189,12 +187,12 @@ async fn events_are_told_and_kept_for_as_long_as_their_topic_says() {
     assert_eq!(lab.told("old").await, []);
     lab.pump().await;
     assert_eq!(lab.shard.snapshot().await.histories[&1].len(), 1);
-    // What is left goes too, without anybody asking, and so does the stream.
+    // The pump alone removes the remaining events, and the stream.
     lab.at(200_000);
     lab.pump().await;
     let shard = lab.shard.snapshot().await;
     assert!(shard.histories.is_empty() && shard.index("markers").is_empty(), "{:?}", shard.keys);
-    // A shorter time holds for what is there already.
+    // A shorter time applies to existing events too.
     lab.put("t", &[item("newer", NOW + DAY)]).await;
     lab.run(Action::configure("t", "history_for_ms", "1000")).await.unwrap();
     let (wake, shard) = (format!("}}:wake={}", NOW + 200_000), lab.shard.snapshot().await);

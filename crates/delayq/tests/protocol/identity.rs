@@ -1,4 +1,4 @@
-//! The identity that a shard records: given once, and compared at each claim.
+//! The identity that a shard records: assigned once, compared at each claim.
 
 use crate::lab::Lab;
 use crate::snapshot::lossy;
@@ -7,7 +7,6 @@ use delayq::protocol::Verb;
 const ONE: &str = "0123456789abcdef0123456789abcdef";
 const OTHER: &str = "fedcba9876543210fedcba9876543210";
 
-/// The first word that a script answers, or its error.
 async fn answer(lab: &mut Lab, verb: Verb, args: &[&str]) -> String {
     match lab.shard.call(verb, args).await {
         Ok(words) => words.first().map(|word| lossy(word)).unwrap_or_default(),

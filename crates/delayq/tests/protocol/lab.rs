@@ -5,7 +5,6 @@ use crate::bare_shard::{Answer, BareShard, NOW, scripts_with};
 use crate::snapshot::lossy;
 use delayq_tests::redis_server::{RedisServer, SharedRedis};
 
-/// One shard, its clock, and what is done to it.
 pub(crate) struct Lab {
     pub(crate) server: SharedRedis,
     pub(crate) shard: BareShard,
@@ -42,7 +41,6 @@ impl Lab {
         self.words(Action::Pump { epoch: Some(0), limit: 500 }).await
     }
 
-    /// The receipts of all that a topic has ready.
     pub(crate) async fn reserve(&mut self, topic: &str) -> Vec<Vec<u8>> {
         let reserve = Action::Reserve(Reserve::from(topic, 100, Some(1000)));
         let answer = self.run(reserve).await.unwrap();
@@ -54,12 +52,10 @@ pub(crate) fn item(id: &str, due: impl std::fmt::Display) -> Item {
     Item::new(id.as_bytes(), due)
 }
 
-/// In the group `g`, and expiring.
 pub(crate) fn grouped(id: &str, due: u64) -> Item {
     Item { expires: Some(NOW + 100_000), ..item(id, due).in_group("g") }
 }
 
-/// The id of a message in the group `g`, as calls and keys carry it.
 pub(crate) fn in_g(id: &str) -> String {
     format!("{id}\u{1f}g")
 }

@@ -1,8 +1,8 @@
-//! The expected state of a shard: every message in one place, in memory.
+//! The expected state of a shard, in memory: every message in one place.
 //!
-//! [`Model::apply`] takes a call and its answer, checks the answer, and does in memory what the call should have done.
-//! If a script may choose (how much a pump moves, how long a random back-off is), it reads the choice from the shard
-//! and checks that it was allowed.
+//! [`Model::apply`] takes a call and the answer, checks the answer, and changes the model as the call should
+//! have changed the shard. Where a script has a choice (the number of messages that a pump moves, a random
+//! back-off), the model reads the choice from the shard and checks that the choice was allowed.
 
 mod changing;
 mod forgetting;
@@ -21,7 +21,6 @@ use delayq::UnixMillis;
 use delayq::protocol::Envelope;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where a message is.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Place {
     Delayed,
@@ -31,43 +30,39 @@ pub(crate) enum Place {
     Over { word: &'static str, forget: u64 },
 }
 
-/// One message, or what is remembered of it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Msg {
     pub(crate) place: Place,
-    /// Every field as it must be stored; the place determines the state, and the scripts choose the gen.
+    /// Every field as stored. The state follows from the place; the scripts choose the gen.
     pub(crate) stored: Envelope,
 }
 
-/// The cursor of a group's shift.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Shift {
     pub(crate) token: String,
-    /// Empty: all.
+    /// Empty for all topics.
     pub(crate) topic: String,
     pub(crate) by: i64,
     pub(crate) over: bool,
     pub(crate) forget: u64,
-    /// The lives moved under the token: none may be moved again.
+    /// Lives moved under the token, which must not move again.
     moved: BTreeSet<(Name, u32)>,
 }
 
-/// A shard in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Model {
     pub(crate) now_us: u64,
-    /// The latest time that the clock ever read: it may step back.
+    /// The latest time that the clock ever showed: the clock may step back.
     pub(crate) latest_us: u64,
     /// The longest lease ever granted, in ms, if longer than usual.
     pub(crate) longest_lease: u64,
     /// Topic names by number, from 1; empty if the topic was forgotten.
     pub(crate) topics: Vec<String>,
-    /// How many messages a topic had taken in when it was first seen empty, and when.
+    /// For a topic seen empty: messages accepted until then, and the time.
     pub(crate) quiet: BTreeMap<u32, (i64, u64)>,
     /// The longest time that a topic ever remembered a finished id, in ms, if longer than usual.
     pub(crate) remembered: BTreeMap<u32, u64>,
     pub(crate) settings: BTreeMap<(u32, String), Vec<u8>>,
-    /// When the bucket of a topic's rate will be empty, in µs.
     pub(crate) rates: BTreeMap<u32, u64>,
     pub(crate) messages: BTreeMap<Name, Msg>,
     pub(crate) books: BTreeMap<(&'static str, u32), i64>,
@@ -76,19 +71,17 @@ pub(crate) struct Model {
     pub(crate) epoch: u64,
     pub(crate) owner: Option<(String, u64)>,
     pub(crate) held: bool,
-    /// Whether stale entries were ever put into it.
     pub(crate) poisoned: bool,
-    /// Until when entries blocked by a broken key may wait, in ms.
+    /// Entries blocked by a broken key may wait until then, in ms.
     pub(crate) blocked_until: u64,
 }
 
-/// How a call was answered, and the whole shard around it.
 pub(crate) struct Call<'a> {
     pub(crate) answer: &'a [Vec<u8>],
     words: Vec<String>,
     pub(crate) before: &'a Snapshot,
     pub(crate) after: &'a Snapshot,
-    /// Whether a key had the wrong type meanwhile: what needed it then stays unchanged.
+    /// True if a key had the wrong type meanwhile; moves that needed the key then change nothing.
     pub(crate) broken: bool,
 }
 
@@ -99,7 +92,6 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, got: T, wanted: T) -> Outcom
     if got == wanted { Ok(()) } else { Err(format!("{what}: {got:?}, should be {wanted:?}")) }
 }
 
-/// The same for answers that hold raw bytes.
 fn same_bytes(what: &str, got: &[Vec<u8>], wanted: &[Vec<u8>]) -> Outcome {
     let text =
         |items: &[Vec<u8>]| items.iter().map(|item| item.escape_ascii().to_string()).collect::<Vec<_>>();
@@ -110,7 +102,6 @@ fn ms(at: u64) -> UnixMillis {
     UnixMillis::new(at)
 }
 
-/// As the indexes of groups, expiries and markers write a message.
 pub(crate) fn index_name(name: &Name) -> Vec<u8> {
     [format!("{}:", name.0).as_bytes(), &name.1].concat()
 }
@@ -179,12 +170,10 @@ impl Model {
         self.now_us / 1000
     }
 
-    /// The number of a topic that exists.
     pub(crate) fn no(&self, topic: &str) -> Option<u32> {
         self.topics.iter().position(|name| name == topic).map(|at| at as u32 + 1)
     }
 
-    /// The number of a topic, given out at its first use.
     pub(crate) fn open(&mut self, topic: &str) -> u32 {
         self.no(topic).unwrap_or_else(|| {
             self.topics.push(topic.to_owned());
@@ -192,7 +181,6 @@ impl Model {
         })
     }
 
-    /// The topics that exist.
     pub(crate) fn living(&self) -> Vec<String> {
         self.topics.iter().filter(|name| !name.is_empty()).cloned().collect()
     }
@@ -201,7 +189,6 @@ impl Model {
         self.settings.get(&(no, field.to_owned())).map(Vec::as_slice)
     }
 
-    /// When a lease granted now ends at the latest.
     pub(crate) fn latest_lease_end(&self) -> u64 {
         self.now() + self.longest_lease.max(30_000)
     }
@@ -221,7 +208,6 @@ impl Model {
         *self.books.entry((counter, no)).or_default() += 1;
     }
 
-    /// Checks the answer of a call, and does what it should have done.
     pub(crate) fn apply(&mut self, action: &Action, call: &Call<'_>) -> Outcome {
         match action {
             Action::Put { topic, items } => self.put_all(topic, items, call),

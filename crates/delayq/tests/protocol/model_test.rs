@@ -5,10 +5,10 @@ use crate::random_run::{Failure, Seeds, Weather, run_seeds};
 use delayq_tests::environment::at_length;
 use delayq_tests::redis_server::RedisServer;
 
-/// Runs that failed once, one per line: the weather and the seed.
+/// Runs that failed once: a weather and a seed a line.
 const SEEDS: &str = include_str!("seeds.txt");
 
-/// How many runs there are in fair weather; in each other weather a part of them.
+/// Runs in fair weather; every other weather gets a part of this number.
 const SEQUENCES: u64 = 500;
 const SEQUENCES_AT_LENGTH: u64 = 2000;
 const FIRST: u64 = 1_000_000;
@@ -21,7 +21,8 @@ fn asked(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
-/// `DELAYQ_MODEL_SEED` sets the first seed, and alone runs only that one; `DELAYQ_MODEL_SEQUENCES` sets how many.
+/// `DELAYQ_MODEL_SEED` sets the first seed, and alone runs that seed only; `DELAYQ_MODEL_SEQUENCES` sets the
+/// number of runs.
 fn seeds(weather: Weather, share: u64) -> Seeds {
     let (first, count) = (asked("DELAYQ_MODEL_SEED"), asked("DELAYQ_MODEL_SEQUENCES"));
     let count = match (first, count) {

@@ -1,11 +1,11 @@
-//! What the scripts `move` and `discard` refuse: nothing of the shard is changed then.
+//! Refusals of the scripts `move` and `discard`, which change nothing.
 
 use crate::bare_shard::NOW;
 use crate::lab::{Lab, item};
 use crate::snapshot::lossy;
 use delayq::protocol::Verb;
 
-/// A shard of the node `a` of several, with a message.
+/// Node `a` of several has the shard.
 async fn recorded() -> Lab {
     let mut lab = Lab::new().await;
     lab.put("t", &[item("one", NOW + 1000)]).await;
@@ -13,12 +13,10 @@ async fn recorded() -> Lab {
     lab
 }
 
-/// The answer of a move from one record to another.
 async fn moved(lab: &mut Lab, from: &str, to: &str) -> String {
     answer(lab, Verb::Move, &[from, to]).await
 }
 
-/// What a script answers, or its error.
 async fn answer(lab: &mut Lab, verb: Verb, args: &[&str]) -> String {
     match lab.shard.call(verb, args).await {
         Ok(words) => words.iter().map(|word| lossy(word)).collect::<Vec<_>>().join(" "),
@@ -26,9 +24,8 @@ async fn answer(lab: &mut Lab, verb: Verb, args: &[&str]) -> String {
     }
 }
 
-/// Makes a call that is to change nothing: its answer.
 async fn changes_nothing(lab: &mut Lab, verb: Verb, args: &[&str]) -> String {
-    // A move wakes listeners even where it changes nothing.
+    // A move wakes listeners even without a change.
     lab.shard.command(&[b"DEL", b"~said"]).await;
     let before = lab.shard.snapshot().await;
     let answer = answer(lab, verb, args).await;
@@ -45,10 +42,9 @@ async fn a_move_from_another_record_than_the_present_one_changes_nothing() {
     }
     assert_eq!(changes_nothing(&mut lab, Verb::Move, &["@a", "@a"]).await, "exists");
     assert_eq!(moved(&mut lab, "@a", ">b:8").await, "moved");
-    // Of two who fence it the second one is told, and a repeat of the first is not refused.
+    // The second node to fence the shard is refused; a repeat by the first node is not.
     assert_eq!(changes_nothing(&mut lab, Verb::Move, &["@a", ">b:9"]).await, "differs 1>b:8");
     assert_eq!(changes_nothing(&mut lab, Verb::Move, &["@a", ">b:8"]).await, "exists");
-    // A copy of an earlier fence does not open.
     assert_eq!(changes_nothing(&mut lab, Verb::Move, &[">b:7", "@b"]).await, "differs 1>b:8");
 }
 
@@ -68,7 +64,7 @@ async fn a_shard_that_has_not_moved_keeps_everything_from_a_discard() {
     let base = lab.shard.key("");
     let keys: Vec<&str> = keys.iter().map(|key| key.strip_prefix(&base).unwrap_or(key)).collect();
     assert_eq!(changes_nothing(&mut lab, Verb::Discard, &keys).await, "kept 1@a");
-    // It has none of the keys that are named, and says so of a shard that has moved.
+    // No named key exists on this node; the script reports that only for a shard that has moved.
     moved(&mut lab, "@a", ">b:8").await;
     assert_eq!(changes_nothing(&mut lab, Verb::Discard, &["meta", "nothing"]).await, "discarded 0");
     moved(&mut lab, ">b:8", "@a").await;

@@ -8,14 +8,12 @@ use delayq_tests::redis_server::RedisServer;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Far more than any mutant survives; the real scripts pass many more.
 const SEEDS: u64 = 2000;
 
-/// The seed that betrayed each mutant when `DELAYQ_UPDATE=1` wrote this down, one per line. A seed that does so no longer,
-/// because the runs or the scripts have changed, costs the search for another one.
+/// The seed that exposed each mutant, written by `DELAYQ_UPDATE=1`, one a line. After a change of the runs or
+/// the scripts, a stale seed costs a new search.
 const BETRAYED_BY: &str = "tests/protocol/mutants.txt";
 
-/// The seed that tells this mutant from the real scripts.
 async fn betrayal(
     server: &RedisServer,
     scripts: &Arc<Scripts>,
@@ -33,14 +31,13 @@ async fn betrayal(
         .map(|failure| failure.seed)
 }
 
-/// The seed written down for a mutant.
 fn known(written: &str, what: &str) -> Option<u64> {
     let (_, seed) =
         written.lines().filter_map(|line| line.split_once(": ")).find(|(name, _)| *name == what)?;
     Some(seed.parse().expect("the seed of a mutant is a number"))
 }
 
-/// What is broken, in which file, which text, and its replacement.
+/// Name of the fault, file, text, replacement.
 const MUTANTS: [(&str, &str, &str, &str); 100] = [
     ("a finish is missing from the history", "lib/finish", "  note(m.no, m.id, outcome)\n", ""),
     ("a ready message is missing from the history", "pump", "if any_history then", "if false then"),
@@ -409,7 +406,6 @@ const MUTANTS: [(&str, &str, &str, &str); 100] = [
     ),
 ];
 
-/// Likewise of what a sweep calls.
 const MUTANTS_OF_SWEEPS: [(&str, &str, &str, &str); 5] = [
     (
         "a lease that is given back lasts too long",
@@ -433,7 +429,7 @@ const MUTANTS_OF_SWEEPS: [(&str, &str, &str, &str); 5] = [
     ),
 ];
 
-/// `DELAYQ_MUTANTS=put,lib/page` selects those of some files.
+/// `DELAYQ_MUTANTS=put,lib/page` selects the mutants of some files.
 #[allow(clippy::disallowed_methods, reason = "which mutants are tried is for the caller of the tests to say")]
 fn is_asked_for(file: &str) -> bool {
     std::env::var("DELAYQ_MUTANTS").map_or(true, |files| files.split(',').any(|one| one == file))
@@ -451,7 +447,6 @@ async fn every_broken_script_turns_the_model_test_red() {
     let swept = MUTANTS_OF_SWEEPS.into_iter().map(|mutant| (Weather::Swept, mutant));
     for (weather, (what, file, from, to)) in fair.chain(swept).filter(|(_, (_, file, ..))| is_asked_for(file))
     {
-        // At full length each is searched for, as if none were known.
         let known = at_length(known(&written, what), None);
         match betrayal(&server, &scripts_with(&[(file, from, to)]), weather, known).await {
             Some(seed) => betrayed += &format!("{what}: {seed}\n"),

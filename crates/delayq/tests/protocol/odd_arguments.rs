@@ -1,4 +1,4 @@
-//! Odd values in each argument of each script: refused or handled, and the shard works on.
+//! Odd values in each argument of each script: refused or handled, and the shard still works.
 
 use crate::action::{Action, Item};
 use crate::bare_shard::{BareShard, NOW, scripts_with};
@@ -6,7 +6,7 @@ use crate::snapshot::lossy;
 use delayq::protocol::Verb;
 use delayq_tests::redis_server::{RedisServer, SharedRedis};
 
-/// Calls of each script that takes more than the layout; those that create a shard or move it are apart.
+/// Calls of each script with arguments besides the layout, without scripts that create or move a shard.
 const CALLS: [(Verb, &[&str]); 39] = [
     (Verb::Ack, &["1:a\0\0\0\x02"]),
     (Verb::Audit, &["m:1:a"]),
@@ -80,7 +80,6 @@ async fn shard(server: &SharedRedis) -> BareShard {
     shard
 }
 
-/// Claims the shard and takes a message through its life.
 async fn works(shard: &mut BareShard, what: &str) {
     let claimed =
         shard.call(Verb::Claim, &["owner", "0", ""]).await.unwrap_or_else(|why| panic!("{what}: {why}"));

@@ -1,5 +1,4 @@
-//! Names outside the rules, and keys of another type: no script makes them, and where they stand all the same no reader stops
-//! at them.
+//! Names outside the rules, and keys of another type, from other programs: no reader stops there.
 
 use crate::bare_shard::{BareShard, NOW, scripts_with};
 use crate::snapshot::lossy;
@@ -11,7 +10,6 @@ use delayq_tests::redis_server::RedisServer;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Texts that no own id and no group is.
 const ODD: [&[u8]; 9] = [
     b"",
     b"a\nb",
@@ -25,7 +23,6 @@ const ODD: [&[u8]; 9] = [
     b"\xed\xa0\x80",
 ];
 
-/// Texts that are some.
 const FINE: [&[u8]; 6] =
     [b"a", b" ", &[b'a'; 128], "ü€💥\u{a0}".as_bytes(), "\u{10ffff}".as_bytes(), b"{a:b}/%~"];
 
@@ -93,7 +90,6 @@ fn topic(name: &str) -> Topic {
     Topic::new(name).unwrap()
 }
 
-/// A shard with messages in each state beside a topic, ids and keys that no script makes.
 async fn planted() -> Deployment {
     let deployment = Deployment::new(1).await;
     let Deployment { server, producer, client, .. } = &deployment;
@@ -200,7 +196,6 @@ async fn an_odd_topic_or_id_or_a_key_of_another_type_hides_no_other() {
     assert_eq!(books.topics.len(), 3);
     assert_eq!(admin.overview().await.unwrap()[0].1.leases, 1);
 
-    // And each is removed by the name that was shown.
     let odd: MessageId = "~odd-od%0Ad".parse().unwrap();
     assert_eq!(producer.cancel(&orders, &Target::from(odd)).await.unwrap(), CancelOutcome::Cancelled);
     let spaced: Topic = "~odd-my%20orders".parse().unwrap();

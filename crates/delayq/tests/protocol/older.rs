@@ -1,10 +1,10 @@
-//! Redis comes back with older data: the owner's next pump finds it, by the mark or the epoch that is lost.
+//! Redis comes back with older data: the owner's next pump notices the loss by the mark or the epoch.
 
 use crate::bare_shard::NOW;
 use crate::lab::Lab;
 use delayq::protocol::Verb;
 
-/// The first word of a pump by the owner of this epoch, which left this mark.
+/// The first word of a pump by the owner of `epoch`, which left `mark`.
 async fn pump(lab: &mut Lab, epoch: &str, mark: &str) -> String {
     let answer = lab.shard.call(Verb::Pump, &[epoch, "100", "", mark]).await.unwrap();
     String::from_utf8(answer[0].clone()).unwrap()
@@ -14,7 +14,6 @@ async fn set(lab: &mut Lab, field: &str, value: u64) {
     lab.shard.command(&[b"HSET", b"~meta", field.as_bytes(), value.to_string().as_bytes()]).await;
 }
 
-/// What the shard has noted of older data.
 async fn noted(lab: &mut Lab) -> String {
     let overview = lab.shard.call(Verb::Overview, &["0"]).await.unwrap();
     String::from_utf8(overview[9].clone()).unwrap()

@@ -1,4 +1,4 @@
-//! Ready queues: the oldest first, and nothing in them forever.
+//! Ready queues: the oldest message first, and no entry stays forever.
 
 use crate::action::{Action, Reserve};
 use crate::bare_shard::NOW;
@@ -18,10 +18,10 @@ async fn under_a_limit_the_oldest_is_ready_first_across_the_edge_of_an_hour() {
     lab.put("b", &[item("other", NOW + HOUR_MS)]).await;
     lab.at(HOUR_MS + 10);
     let limited = |limit| Action::Pump { epoch: Some(0), limit };
-    // A topic's later hour waits for its earlier one; other topics do not.
+    // A topic's later hour waits for the earlier hour; other topics do not wait.
     assert_eq!(lab.words(limited(3)).await[3], "3");
     assert_eq!(lab.reserve("b").await.len(), 1);
-    // No call is spent on hours that wait.
+    // Waiting hours use up no part of the limit.
     assert_eq!(lab.words(limited(2)).await[3], "2");
     while lab.words(limited(2)).await[0] == "more" {}
     let order: Vec<_> =
@@ -37,21 +37,21 @@ async fn messages_due_at_the_same_millisecond_become_ready_in_the_order_of_their
         lab.put("a", &[item(id, NOW + 10)]).await;
     }
     lab.put("a", &[item("earlier", NOW + 9)]).await;
-    // What is moved to the same time stands where its id does.
+    // A message moved to the same time takes the place of its id.
     let changes = vec![(b"b".to_vec(), (NOW + 20).to_string(), None)];
     lab.words(Action::Reschedule { topic: "a".into(), changes }).await;
     let changes = vec![(b"b".to_vec(), (NOW + 10).to_string(), None)];
     lab.words(Action::Reschedule { topic: "a".into(), changes }).await;
     lab.at(10);
     lab.pump().await;
-    // What is put once it is due comes behind.
+    // A message put when due comes last.
     lab.put("a", &[item("z", NOW + 10), item("aa", NOW)]).await;
     let order: Vec<_> =
         lab.reserve("a").await.iter().map(|receipt| lossy(&receipt[2..receipt.len() - 4])).collect();
     assert_eq!(order, ["earlier", "a", "b", "order-10", "order-9", "\u{e9}", "z", "aa"]);
 }
 
-/// The ends of a count: since when the oldest ready message is ready, and since when the oldest unhandled one is due.
+/// Since when the oldest ready message is ready, and since when the oldest unhandled message is due.
 async fn waiting_since(lab: &mut Lab) -> [String; 2] {
     let words = lab.words(Action::Count { topic: "a".to_owned() }).await;
     [words[16].clone(), words[17].clone()]
@@ -73,7 +73,6 @@ async fn a_count_tells_since_when_messages_wait_for_a_consumer_and_since_when_on
     assert_eq!(waiting_since(&mut lab).await, [at(1_000), at(10)]);
 }
 
-/// How many entries the ready queue of the first topic has.
 async fn entries(lab: &mut Lab) -> usize {
     lab.shard.snapshot().await.ready.get(&1).map_or(0, Vec::len)
 }
@@ -102,7 +101,7 @@ async fn a_thousand_reschedules_into_the_past_leave_one_entry() {
         lab.words(Action::Reschedule { topic: "a".into(), changes }).await;
     }
     assert_eq!(entries(&mut lab).await, 1);
-    // A message that stays in front only prevents the trimming of stale entries behind it.
+    // A message that stays in front only prevents the trimming of stale entries behind.
     for n in 1..=100 {
         lab.at(n);
         for due in [NOW + n, NOW + 10_000] {

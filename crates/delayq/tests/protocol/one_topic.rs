@@ -5,7 +5,6 @@ use crate::bare_shard::NOW;
 use crate::lab::{Lab, in_g, item};
 use crate::snapshot::lossy;
 
-/// Orders and reminders of one user, by turns in time.
 async fn lab() -> Lab {
     let mut lab = Lab::new().await;
     for n in 0..4 {
@@ -16,7 +15,6 @@ async fn lab() -> Lab {
     lab
 }
 
-/// The due times of a topic's delayed messages, by id.
 async fn dues(lab: &mut Lab, topic: &str) -> Vec<(String, u64)> {
     let shard = lab.shard.snapshot().await;
     let all = shard.buckets.iter().map(|(_, _, member, due)| (lossy(&member[..member.len() - 4]), *due));

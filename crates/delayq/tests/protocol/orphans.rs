@@ -4,12 +4,11 @@ use crate::bare_shard::NOW;
 use crate::lab::{Lab, item};
 use delayq::protocol::Verb;
 
-/// The first word of the answer to a call.
 async fn word(lab: &mut Lab, verb: Verb, args: &[&str]) -> String {
     String::from_utf8(lab.shard.call(verb, args).await.unwrap()[0].clone()).unwrap()
 }
 
-/// A pump without an epoch, which moves what is long overdue.
+/// A pump without an epoch, which moves long overdue messages.
 async fn rescue(lab: &mut Lab) -> String {
     word(lab, Verb::Pump, &["", "100"]).await
 }
@@ -18,7 +17,7 @@ async fn adopt(lab: &mut Lab, owner: &str) -> String {
     word(lab, Verb::Claim, &[owner, "orphaned", ""]).await
 }
 
-/// A shard of one owner, in which another timer found something overdue after 11 s.
+/// A shard of one owner, in which another timer found an overdue message after 11 s.
 async fn overdue() -> Lab {
     let mut lab = Lab::new().await;
     lab.put("a", &[item("first", NOW + 500)]).await;

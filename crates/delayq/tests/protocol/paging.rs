@@ -1,4 +1,4 @@
-//! Steps and pages: whatever leaves between two of them, none skips anything.
+//! Steps and pages skip nothing, whatever leaves the index in between.
 
 use crate::action::{Action, Item};
 use crate::bare_shard::{BareShard, scripts_with};
@@ -11,7 +11,6 @@ use std::collections::BTreeSet;
 const NOW: u64 = 1_763_697_600_000;
 const ALL: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
-/// Six messages of one group, due at these times.
 async fn shard(server: &SharedRedis, due: impl Fn(u64) -> u64) -> BareShard {
     let mut shard = BareShard::create(server, "p", scripts_with(&[])).await;
     shard.clock_us = Some(NOW * 1000);
@@ -25,13 +24,11 @@ async fn words(shard: &mut BareShard, verb: Verb, args: &[impl AsRef<[u8]>]) -> 
     shard.call(verb, args).await.unwrap()
 }
 
-/// Leases what is ready; returns the receipts in the order of their ids.
 async fn lease(shard: &mut BareShard, most: &str) -> Vec<Vec<u8>> {
     let answer = words(shard, Verb::Reserve, &["100", "0", most, "t"]).await;
     answer[9..].chunks(3).map(|message| message[1].clone()).collect()
 }
 
-/// The id without its group.
 fn own_id(stored: &[u8]) -> String {
     lossy(stored.strip_suffix(b"\x1fg").unwrap())
 }
@@ -45,7 +42,7 @@ async fn a_member_that_is_acked_between_two_steps_keeps_no_other_from_being_canc
     let server = RedisServer::start().await;
     let mut shard = shard(&server, |n| if n < 2 { NOW } else { NOW + 1000 }).await;
     let held = lease(&mut shard, "60000").await;
-    // Both that are leased stay in the group; then they are acked.
+    // Both leased messages stay in the group until acked.
     let step = words(&mut shard, Verb::CancelGroup, &["g", "", "0", "", "2"]).await;
     assert!(is(&step[2..], &["0", "2", "0"]), "{step:?}");
     words(&mut shard, Verb::Ack, &held).await;
@@ -63,7 +60,7 @@ async fn a_member_that_is_acked_between_two_steps_keeps_no_other_from_being_canc
 async fn a_member_that_is_acked_between_two_steps_keeps_no_other_from_being_shifted() {
     for by in ["60000", "-500"] {
         let server = RedisServer::start().await;
-        // All at one time, so that a count of skipped entries would be a rank.
+        // One time for all, so that a count of skipped entries would be a rank.
         let mut shard = shard(&server, |_| NOW + 1000).await;
         for id in ["a", "f"] {
             words(&mut shard, Verb::Reschedule, &["t", &in_g(id), &NOW.to_string(), ""]).await;
@@ -82,7 +79,6 @@ async fn a_member_that_is_acked_between_two_steps_keeps_no_other_from_being_shif
     }
 }
 
-/// Follows the pages of a list by two, cancels `gone` after the first one, and returns the listed ids.
 async fn listed(shard: &mut BareShard, state: &str, gone: &[&str]) -> BTreeSet<String> {
     let (mut shown, mut from, mut last) = (BTreeSet::new(), b"0".to_vec(), Vec::new());
     for page in 0.. {
@@ -103,7 +99,6 @@ async fn listed(shard: &mut BareShard, state: &str, gone: &[&str]) -> BTreeSet<S
         }
         (from, last) = (answer[1].clone(), answer[2].clone());
         if page == 0 && state == "ready" {
-            // What is ready leaves at the head.
             words(shard, Verb::Reserve, &["3", "0", "60000", "t"]).await;
         } else if page == 0 {
             let gone = gone.iter().map(|id| in_g(id));
@@ -123,7 +118,7 @@ async fn a_page_of_a_list_passes_nothing_over_where_what_stood_before_it_has_gon
         let mut shard = shard(&server, due).await;
         assert_eq!(listed(&mut shard, "delayed", &gone).await, all, "{gone:?} gone");
     }
-    // Of what is ready, one was taken before it could be shown.
+    // One ready message was taken before its page.
     let server = RedisServer::start().await;
     let mut shard = shard(&server, |_| NOW).await;
     let shown = listed(&mut shard, "ready", &[]).await;
@@ -167,7 +162,7 @@ async fn a_message_that_a_purge_has_to_keep_keeps_no_other() {
     }
 }
 
-/// Pages through the ready messages, `limit` a page; `between` comes before each page but the first.
+/// Pages through the ready messages, `limit` a page; calls `between` before each page but the first.
 async fn ready_ids(
     shard: &mut BareShard,
     limit: &str,
@@ -199,7 +194,7 @@ async fn a_clock_that_was_set_back_hides_no_ready_message_and_makes_no_listing_e
     for limit in ["1", "2", "5", "500"] {
         let mut shard = BareShard::create(&server, &format!("c{limit}"), scripts_with(&[])).await;
         let mut wanted = Vec::new();
-        // Each step of the clock goes another way.
+        // The clock goes forward and back by turns.
         for (step, ms) in [0, 60_000, 1000, 90_000, 500, 30_000].into_iter().enumerate() {
             shard.clock_us = Some((NOW + ms) * 1000);
             let ids: Vec<String> = (0..3).map(|n| format!("{step}-{n}")).collect();
@@ -219,7 +214,7 @@ async fn a_listing_of_ready_messages_ends_while_others_come_and_go_and_shows_all
     let ids: Vec<String> = (0..40).map(|n| format!("{n:02}")).collect();
     let action = put(&ids);
     shard.call(action.verb(), &action.args()).await.unwrap();
-    // Two leave at the head before each page, and three come in behind.
+    // Before each page, two messages leave at the head and three come in behind.
     let mut news = 0;
     let shown = ready_ids(&mut shard, "5", |page| {
         news += 1;

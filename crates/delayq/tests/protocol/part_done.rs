@@ -1,4 +1,4 @@
-//! Calls of which a part is done when a key of another type is met: the answers say which part.
+//! Calls that meet a key of another type halfway: the answers name the part that is done.
 
 use crate::action::{Action, Item};
 use crate::bare_shard::NOW;
@@ -11,7 +11,7 @@ async fn a_put_that_stored_some_does_not_say_that_nothing_was_changed() {
     let mut lab = Lab::new().await;
     lab.put("t", &[item("first", NOW)]).await;
     lab.shard.break_key("alarms").await;
-    // The plain ones are ready at once; the one that replaces is looked at alone, and needs the alarms.
+    // The plain messages are ready at once. The script handles the replacing message alone, which needs the alarms.
     let mut replacing = Item::new(b"late", NOW + 1000);
     replacing.replace = true;
     let put = Action::Put { topic: "t".into(), items: vec![item("a", NOW), item("b", NOW), replacing] };
@@ -29,7 +29,7 @@ async fn an_ack_that_settled_some_does_not_say_that_nothing_was_changed() {
     let mut lab = Lab::new().await;
     lab.put("t", &[item("a", NOW), item("b", NOW), item("before", NOW)]).await;
     let receipts = lab.reserve("t").await;
-    // The list of their markers is there already.
+    // The list of their markers exists already.
     lab.words(Action::Ack { receipts: vec![receipts[2].clone()] }).await;
     lab.shard.command(&[b"SETRANGE", b"~m:1:b", b"0", b"\x02"]).await;
     lab.shard.break_key("alarms").await;

@@ -1,4 +1,4 @@
-//! Keys of the wrong type, invalid entries, unreadable bodies: what they stop, and what not.
+//! Keys of the wrong type, invalid entries, unreadable bodies: the calls that stop, or continue.
 
 use crate::action::{Action, GiveBack, Item, Purge};
 use crate::bare_shard::{Answer, NOW};
@@ -6,18 +6,17 @@ use crate::lab::{Lab, grouped, in_g, item};
 use crate::snapshot::{Snapshot, lossy};
 use delayq::protocol::Verb;
 
-/// Everything but the gen counter, which a refused call may have advanced, and the keys moved aside.
+/// The shard without the gen counter, which a refused call may have advanced, and without the keys moved aside.
 fn state(snapshot: &Snapshot) -> String {
     let mut snapshot = snapshot.clone();
     snapshot.strangers.clear();
     snapshot.said.clear();
     snapshot.hashes.get_mut("meta").map(|meta| meta.remove("gen"));
-    // An index at rest may be tried again later, that is all that a refused call may write.
+    // A refused call may write one thing: a later retry of an index at rest.
     snapshot.indexes.remove("alarms");
     format!("{snapshot:?}")
 }
 
-/// A shard with a message in every state, of topic `a`.
 async fn full(lab: &mut Lab) -> (Vec<u8>, Vec<u8>) {
     let items = [grouped("leased", NOW), grouped("dead", NOW), grouped("over", NOW)];
     lab.put("a", &items).await;
@@ -88,7 +87,7 @@ async fn a_key_of_the_wrong_type_is_named_moves_nothing_and_loses_nothing() {
             let after = lab.shard.snapshot().await;
             match refuse(answer) {
                 None => {
-                    // It did not need the key. The next call must not meet its effects: start over.
+                    // The call did not need the key. The next call starts on a new shard.
                     lab.shard.mend_key(&key).await;
                     lab.shard.remove().await;
                     lab = Lab { server: lab.server, shard: lab.shard };
@@ -107,7 +106,7 @@ async fn a_key_of_the_wrong_type_is_named_moves_nothing_and_loses_nothing() {
             }
         }
         assert!(refused > 0, "nothing needed {key}");
-        // The other topic continues unless the key is its own, and all continue once the key is back.
+        // The other topic continues unless the key is its own, and all continue with the key restored.
         lab.at(600);
         let own_key = ["meta", "stats", "alarms"].contains(&key.as_str());
         if !own_key {
@@ -170,7 +169,6 @@ async fn an_id_without_a_body_is_dropped_and_those_behind_it_are_delivered() {
     assert_eq!(lab.reserve("a").await.len(), 2);
 }
 
-/// Overwrites the format byte of a stored message.
 async fn set_format(lab: &mut Lab, id: &str, format: u8) {
     let key = format!("~m:1:{id}");
     lab.shard.command(&[b"SETRANGE", key.as_bytes(), b"0", &[format]]).await;
@@ -199,7 +197,6 @@ async fn a_message_of_a_later_format_stays_where_it_is_and_is_refused_by_name() 
     let (topic, last) = ("a".into(), Vec::new());
     let purge = Action::Purge(Purge { topic, state: "ready", from: 0, to: 0, last, limit: 500 });
     assert_eq!(lab.words(purge).await[..2], ["done", "0"]);
-    // It loses neither its lease nor its expiry.
     lab.at(200_000);
     for _ in 0..3 {
         lab.pump().await;

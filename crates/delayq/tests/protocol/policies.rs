@@ -1,4 +1,4 @@
-//! Topics and their policies: what is refused, and that invalid stored values stop nothing.
+//! Topics and their policies: refused settings, and invalid stored values, which stop nothing.
 
 use crate::action::{Action, GiveBack};
 use crate::bare_shard::NOW;
@@ -10,7 +10,7 @@ use delayq::protocol::Verb;
 use delayq_core::policy::{FLOW, SETTINGS};
 use std::time::Duration;
 
-/// Invalid back-offs: of an unknown kind, of a wrong length, without a delay, shrinking.
+/// Invalid back-offs: unknown kind, wrong length, no delay, shrinking.
 const BROKEN: [&[u8]; 12] = [
     b"",
     &[0, 0, 0, 0, 1],
@@ -58,7 +58,6 @@ async fn a_stored_back_off_that_is_invalid_falls_back_to_the_default_and_leaves_
         let due: u64 = word.strip_prefix("delayed ").expect(&word).parse().unwrap();
         let now = lab.shard.clock_us.unwrap() / 1000;
         assert!((now + 500..=now + 1000).contains(&due), "{spec:?}: {due} at {now}");
-        // The lease of the other runs out.
         lab.at(now - NOW + 1000);
         let report = lab.pump().await;
         assert_eq!((report[4].as_str(), report[8].as_str()), ("1", "0"), "{spec:?}: {report:?}");
@@ -79,7 +78,7 @@ async fn a_message_s_own_back_off_that_is_invalid_falls_back_to_that_of_its_topi
     own.backoff = Some(Backoff::Fixed(Duration::from_millis(1)));
     lab.put("a", &[own]).await;
     let receipt = lab.reserve("a").await.remove(0);
-    // Its kind, after head, hash and length.
+    // The kind of the back-off, after head, hash and length.
     lab.shard.command(&[b"SETRANGE", b"~m:1:x", b"41", &[9]]).await;
     let all = vec![GiveBack { receipt, delay: None, keep: false }];
     assert_eq!(lab.words(Action::Release { all }).await, [format!("delayed {}", NOW + 77)]);
@@ -163,7 +162,7 @@ async fn a_write_that_does_not_wait_as_its_topic_asks_is_refused_before_anything
     assert_ne!(dump(&*lab.shard.snapshot().await), before);
 }
 
-/// Values that a setting takes, and values outside its range.
+/// Values within a setting's range, and values outside.
 fn ends(form: Form) -> (Vec<String>, Vec<String>) {
     let whole = |least: u64, most: u64| {
         let below = least.checked_sub(1).map_or_else(|| "-1".to_owned(), |below| below.to_string());

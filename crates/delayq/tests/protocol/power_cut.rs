@@ -1,4 +1,4 @@
-//! A power cut: wherever Redis's append-only file ends, it holds whole moves up to there.
+//! A power cut: Redis's append-only file holds whole moves up to its end, at any length.
 
 use crate::bare_shard::BareShard;
 use crate::snapshot::lossy;
@@ -15,7 +15,7 @@ use std::time::Duration;
 const SHARD: ShardId = ShardId::new(0);
 const MESSAGES: usize = 120;
 const CUTS: usize = 12;
-/// Only a pump ends leases, so that none runs out unless a cut took its ack.
+/// Only a pump ends leases, so a lease runs out only if a cut took its ack.
 const LEASE: Duration = Duration::from_millis(100);
 
 pub(crate) fn topic() -> Topic {
@@ -26,13 +26,13 @@ fn target(n: usize) -> Target {
     MessageId::own(format!("order-{n}")).unwrap().into()
 }
 
-/// Every kind of move, so that a cut may fall into any of them.
+/// Makes every kind of move, so that a cut may fall into any of them.
 pub(crate) async fn moves(client: &Client, producer: &Producer, messages: usize) {
     for n in 0..messages {
         let order = Message::new(topic(), vec![b'x'; 100]).with_id(target(n).id);
         let far = Duration::from_secs(3600);
         let order = if n.is_multiple_of(3) { order.after(far) } else { order.group("user-5").unwrap() };
-        // A repeat finds what was put the first time, every sixth of it cancelled.
+        // A repeat finds the message of the first put, every sixth cancelled.
         producer.put(order).await.unwrap();
         if n.is_multiple_of(6) {
             producer.cancel(&topic(), &target(n)).await.unwrap();
@@ -44,7 +44,6 @@ pub(crate) async fn moves(client: &Client, producer: &Producer, messages: usize)
     }
 }
 
-/// Reserves this many, acks the first and buries another; returns how many there were.
 pub(crate) async fn work(client: &Client, most: u16) -> usize {
     let request = ReserveRequest { topics: vec![topic()], most, max_bytes: 0, lease: Some(LEASE) };
     let found =
@@ -68,7 +67,6 @@ pub(crate) async fn work(client: &Client, most: u16) -> usize {
     count
 }
 
-/// The part of the log to which Redis appends, the newest.
 pub(crate) fn log(server: &RedisServer) -> PathBuf {
     let folder = fs::read_dir(server.folder().join("appendonlydir")).unwrap();
     let parts = folder.map(|part| part.unwrap().path());
@@ -86,7 +84,7 @@ async fn check(server: &SharedRedis, admin: &Admin, cut: &str) {
     let found: Vec<String> = found.iter().map(|item| lossy(item)).collect();
     let [delayed, ready, leased, dead] = [numbers.delayed, numbers.ready, numbers.leased, numbers.dead];
     assert_eq!(found[..4], [delayed, ready, leased, dead].map(|count| count.to_string()), "{cut}");
-    // Whether a ready message is in its queue is not checked here.
+    // This check leaves the queue of a ready message out.
     let findings = &found[5..];
     assert!(findings.chunks(2).all(|pair| pair[0] == "ready"), "{cut}: in no place: {findings:?}");
 }
@@ -105,7 +103,6 @@ async fn wherever_a_power_cut_ends_the_log_of_redis_the_books_balance_and_everyt
         server.kill().await;
         let log = fs::OpenOptions::new().write(true).open(log(&server)).unwrap();
         let length = log.metadata().unwrap().len();
-        // Each time a little more is lost.
         let end = dice.u64(length - (length - begun) / 8..length);
         log.set_len(end).unwrap();
         server.resume().await;
@@ -113,7 +110,7 @@ async fn wherever_a_power_cut_ends_the_log_of_redis_the_books_balance_and_everyt
         check(&server, &admin, &format!("cut at byte {end} of {length}")).await;
     }
 
-    // And everything continues: what was put again is not there twice, and all messages finish.
+    // Everything continues: repeated puts add nothing, and all messages finish.
     moves(&client, &producer, MESSAGES).await;
     wait_until("everything that is due to be over", LONG, || async {
         Owner::new(client.clone()).pump(&[(SHARD, Some(1))], 500, None).await.remove(0).unwrap();

@@ -1,4 +1,4 @@
-//! Promoting: what is delayed becomes ready before its due time.
+//! Promotion: delayed messages become ready before their due time.
 
 use delayq::admin::{Numbers, PromoteOptions, Promoted, TimeRange};
 use delayq::protocol::{Holder, ReserveRequest, ShardId};

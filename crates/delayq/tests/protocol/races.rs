@@ -1,4 +1,4 @@
-//! Many at once on one real Redis.
+//! Many concurrent callers on one real Redis.
 
 use delayq::protocol::{Holder, Owner, Receipt, Release, ReserveRequest, ShardId};
 use delayq::{
@@ -17,7 +17,6 @@ fn request(topic: &Topic, most: u16) -> ReserveRequest {
     ReserveRequest { topics: vec![topic.clone()], most, max_bytes: 0, lease: None }
 }
 
-/// Redis's clock, as a script reads it.
 async fn now(client: &Client) -> UnixMillis {
     Admin::new(client.clone()).overview_of(&[SHARD]).await.remove(0).unwrap().now.millis()
 }
@@ -32,7 +31,7 @@ async fn four_pumps_on_one_shard_lose_nothing_and_push_nothing_twice() {
     let messages = (0..COUNT).map(|n| Message::new(topic.clone(), n.to_string()).at(at(n))).collect();
     let puts = producer.put_many(messages).await;
     assert!(puts.iter().all(|put| put.as_ref().is_ok_and(|put| put.outcome.is_accepted())));
-    // On a busy machine the last ones are due when they are put, and ready at once.
+    // On a busy machine the last messages are due when put, and ready at once.
     let stored = |put: &Result<Put, PutError>| matches!(put, Ok(Put { outcome: PutOutcome::Stored(_), .. }));
     let pending = puts.iter().filter(|put| stored(put)).count() as u64;
     assert!(pending > 0);
@@ -104,7 +103,6 @@ async fn of_two_workers_on_one_receipt_one_settles_it() {
     assert!(numbers.balances() && numbers.leased == 0, "{numbers:?}");
 }
 
-/// The outcome of one life of an id.
 #[derive(Default)]
 struct Tally {
     accepted: AtomicU64,

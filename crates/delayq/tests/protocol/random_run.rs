@@ -1,4 +1,4 @@
-//! Random runs of all operations, each step compared with the model. A run is its seed.
+//! Random runs of all operations, each step compared with the model. A seed determines a run.
 
 mod choice;
 mod draining;
@@ -29,12 +29,11 @@ const WORKERS: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(60);
 const HOUR_MS: u64 = 3_600_000;
 
-/// The faults during the runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Weather {
-    /// Nothing; now and then a call is made twice.
+    /// No fault; now and then a call is made twice.
     Fair,
-    /// The answer of every call is lost, so that it is repeated; old calls arrive again too.
+    /// Every call loses its answer and is repeated; old calls arrive again too.
     AnswersLost,
     /// Keys have the wrong type during a call, and stale entries appear.
     Poisoned,
@@ -42,7 +41,6 @@ pub(crate) enum Weather {
     Swept,
 }
 
-/// Which runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seeds {
     pub(crate) weather: Weather,
@@ -50,14 +48,12 @@ pub(crate) struct Seeds {
     pub(crate) count: u64,
 }
 
-/// A run that failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) seed: u64,
     pub(crate) why: String,
 }
 
-/// Where the next page of a list or the next step of a purge begins.
 #[derive(Default)]
 struct Cursors {
     list: Option<List>,
@@ -65,7 +61,6 @@ struct Cursors {
     purge: Option<Purge>,
 }
 
-/// One run under way.
 struct Run {
     shard: BareShard,
     admin: Admin,
@@ -73,23 +68,17 @@ struct Run {
     weather: Weather,
     watch: Watch,
     before: Arc<Snapshot>,
-    /// Receipts that were answered, current and old.
     receipts: Vec<Vec<u8>>,
-    /// Receipts whose answer was lost.
     lost: BTreeSet<Vec<u8>>,
     past: Vec<Action>,
     cursors: Cursors,
-    /// Actions that are more likely now than others.
     likely: Option<Action>,
-    /// The wait of the last reserve, if any, in ms.
     waiting: Option<(u64, Reserve)>,
-    /// The first word of the last answer.
     word: Vec<u8>,
     log: Vec<String>,
     rng: Rng,
 }
 
-/// Runs all of `seeds` on one server, or as many as it takes until one fails.
 pub(crate) async fn run_seeds(
     server: &RedisServer,
     scripts: &Arc<Scripts>,
@@ -100,7 +89,7 @@ pub(crate) async fn run_seeds(
     for thread in 0..std::thread::available_parallelism().map_or(2, usize::from) {
         let (next, scripts) = (Arc::clone(&next), Arc::clone(scripts));
         let urls = (server.socket_url(), server.url());
-        // A run is a chain of small steps: its own runtime saves each of them a hop between threads.
+        // A run is a chain of small steps: a runtime of its own saves each step a hop between threads.
         threads.spawn_blocking(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
@@ -171,7 +160,7 @@ impl Run {
     async fn new((mut shard, admin): (BareShard, Admin), weather: Weather, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         shard.create_again().await;
-        // Near the end of an hour: of an ordinary one, of a year, of 32 bits of seconds.
+        // Near the end of an hour: an ordinary hour, the last of a year, the last in 32 bits of seconds.
         let edges = [1_763_697_600_000, 1_798_761_600_000, 2_147_482_800_000];
         let now = edges[rng.usize(..3)] - rng.u64(..2000);
         let now_us = now * 1000 + rng.u64(..1000);
@@ -241,7 +230,6 @@ impl Run {
         self.model.latest_us = self.model.latest_us.max(self.model.now_us);
     }
 
-    /// Compares the shard with the model, and keeps what later steps need of the answer.
     fn conclude(&mut self, action: &Action, answer: &[Vec<u8>], after: Arc<Snapshot>) -> Result<(), String> {
         let word = |at: usize| answer.get(at).map(|word| lossy(word)).unwrap_or_default();
         match action {
@@ -265,7 +253,7 @@ impl Run {
             }
             _ => {}
         }
-        // A query has changed nothing if the shard is unchanged.
+        // A query on an unchanged shard needs no comparison.
         if !(action.is_look() && Arc::ptr_eq(&after, &self.before)) {
             compare(&self.model, &after, &mut self.watch)?;
         }

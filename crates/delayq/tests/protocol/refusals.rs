@@ -1,4 +1,4 @@
-//! What an unwell Redis refuses: nothing of it is applied, and the same client continues once Redis recovers.
+//! An unwell Redis refuses calls: no refused call is applied, and the same client continues once Redis recovers.
 
 use delayq::{Error, Fate, Message, MessageId, Producer, Target, Topic};
 use delayq_tests::deadline::{LONG, wait_for};
@@ -9,11 +9,10 @@ use delayq_tests::remark::skipped;
 use redis::aio::MultiplexedConnection;
 use std::time::Duration;
 
-/// A way of being unwell, by the code that Redis then answers.
+/// `code` is the code of Redis's error.
 struct Unwell {
     code: &'static str,
     begin: &'static [&'static [&'static str]],
-    /// A command that does not answer while it lasts.
     lasting: &'static [&'static str],
     end: &'static [&'static [&'static str]],
 }
@@ -59,7 +58,8 @@ const UNWELL: [Unwell; 7] = [
         lasting: &["DEBUG", "RELOAD"],
         end: &[&["CONFIG", "SET", "key-load-delay", "0"]],
     },
-    // A folder that cannot be written stands for a full disk: Redis answers both alike. It comes last because it stays.
+    // A folder that cannot be written stands for a full disk: Redis answers both alike. The last case, since
+    // the fault stays.
     Unwell {
         code: "MISCONF",
         begin: &[&["CONFIG", "SET", "save", "3600 1"], &["CONFIG", "SET", "dir", "/proc/self"], &["BGSAVE"]],
@@ -70,7 +70,6 @@ const UNWELL: [Unwell; 7] = [
 
 const PASSWORD: &str = "first";
 
-/// Whether this is the error of Redis with this code.
 fn is(error: &Error, wanted: &str) -> bool {
     matches!(error, Error::Redis { code, .. } if code == wanted)
 }
@@ -91,7 +90,7 @@ fn order(id: &str) -> Message {
     order.after(Duration::from_secs(3600))
 }
 
-/// Puts other messages until one is refused with this code, and returns which; a refused one is not applied.
+/// Puts new messages until Redis refuses one with `code`; returns that message's id. A refused message is not applied.
 async fn refused(producer: &Producer, code: &str) -> String {
     let mut number = 0;
     let mut next = || {
@@ -101,7 +100,7 @@ async fn refused(producer: &Producer, code: &str) -> String {
     wait_for(&format!("a put to be refused with {code}"), LONG, || {
         let id = next();
         async move {
-            // If the connection broke, the fate of the first may be unknown.
+            // If the connection broke, the fate of the first put may be unknown.
             let error = producer.put(order(&id)).await.err()?.error;
             if !is(&error, code) {
                 return None;
@@ -148,7 +147,6 @@ async fn what_an_unwell_redis_refuses_is_not_applied_and_the_same_client_goes_on
         if let Some(lasting) = lasting {
             lasting.await.unwrap();
         }
-        // A disconnected client returns with the right password.
         other = server.connect().await;
     }
     let numbers = admin.count(&topic()).await.unwrap();

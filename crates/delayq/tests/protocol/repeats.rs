@@ -1,4 +1,4 @@
-//! Puts whose answers are lost, and which are repeated.
+//! Puts that lose their answers and are repeated.
 
 use crate::action::{Action, Item, Reserve};
 use crate::bare_shard::{BareShard, scripts_with};
@@ -54,7 +54,7 @@ async fn a_replacing_put_that_is_repeated_delivers_again_what_was_delivered_mean
             }
             tokio::task::yield_now().await;
         };
-        // How long the put was in flight is known only to a few milliseconds, and in doubt the repeat replaces.
+        // The put's time in flight is known only to a few milliseconds; in doubt the repeat replaces.
         let reserved = server.now_ms().await;
         let well_after = async || server.now_ms().await > reserved + 100;
         wait_until("Redis's clock to be well past the put", LONG, well_after).await;
@@ -69,7 +69,6 @@ async fn a_replacing_put_that_is_repeated_delivers_again_what_was_delivered_mean
     assert_eq!((numbers.accepted, numbers.delivered, numbers.pending()), (2, 1, 0), "{numbers:?}");
 }
 
-/// A shard in which this was put and cancelled at `NOW`.
 async fn cancelled(server: &SharedRedis) -> (BareShard, Item) {
     let mut shard = BareShard::create(server, "r", scripts_with(&[])).await;
     shard.clock_us = Some(NOW * 1000);
@@ -81,7 +80,6 @@ async fn cancelled(server: &SharedRedis) -> (BareShard, Item) {
     (shard, item)
 }
 
-/// The answer to a replacing put that was first tried then.
 async fn replaced(shard: &mut BareShard, item: &Item, first_tried: u64) -> String {
     let put = Action::Put { topic: "t".into(), items: vec![item.clone()] };
     let mut args = put.args();
@@ -152,14 +150,12 @@ async fn a_put_with_an_option_that_is_invalid_is_refused_and_its_neighbours_are_
     }
 }
 
-/// The answer to a put under a record.
 async fn recorded_put(shard: &mut BareShard, item: &Item, options: &str) -> String {
     let mut args = Action::Put { topic: "t".into(), items: vec![item.clone()] }.args();
     args[3] = options.as_bytes().to_vec();
     lossy(&shard.call(Verb::Put, &args).await.unwrap()[1])
 }
 
-/// The answer to a call of `cancel` or `reschedule` whose item has this record.
 async fn recorded_change(shard: &mut BareShard, verb: Verb, record: &str, rest: &[&str]) -> String {
     let item = format!("order-17\0{record}");
     let args: Vec<&str> = [&["t", item.as_str()], rest].concat();
@@ -175,7 +171,7 @@ async fn a_recorded_write_that_is_repeated_gets_its_first_answer_and_undoes_no_l
     shard.clock_us = Some(NOW * 1000);
     let item = Item::new(b"order-17", NOW + 1000);
     let [first, cancel, second, moves] = RECORDS;
-    // With the fast way of a plain put, and with the other.
+    // By the fast path of a plain put, and by the general path.
     for _ in 0..3 {
         assert_eq!(recorded_put(&mut shard, &item, &format!("record={first}")).await, "stored");
         assert_eq!(recorded_change(&mut shard, Verb::Cancel, cancel, &[]).await, "cancelled");

@@ -1,4 +1,4 @@
-//! What a reserve may meet in a queue, and that none of it stops other messages.
+//! Obstacles in a queue that a reserve may meet: none stops other messages.
 
 use crate::action::{Action, Item, Reserve};
 use crate::bare_shard::{BareShard, NOW, scripts_with};
@@ -7,13 +7,11 @@ use crate::snapshot::{Snapshot, lossy};
 use delayq::protocol::Verb;
 use delayq_tests::redis_server::RedisServer;
 
-/// Truncates a stored message to this many bytes.
 async fn truncate(lab: &mut Lab, id: &str, bytes: usize) {
     let body = lab.shard.snapshot().await.bodies[&(1, id.as_bytes().to_vec())].clone();
     lab.shard.command(&[b"SET", format!("~m:1:{id}").as_bytes(), &body[..bytes]]).await;
 }
 
-/// Every message that is leased has its lease.
 fn stuck(shard: &Snapshot) -> Vec<String> {
     let is_stuck = |(name, body): &(&(u32, Vec<u8>), &Vec<u8>)| {
         let receipt = [format!("{}:", name.0).as_bytes(), &name.1, &body[4..8]].concat();
@@ -74,7 +72,7 @@ async fn a_truncated_envelope_stops_no_shift_of_its_group() {
     assert_eq!(lab.words(shift).await, ["done", "2", "1"]);
 }
 
-/// A message of 1,000 bytes of payload.
+/// The payload has 1,000 bytes.
 async fn put_big(lab: &mut Lab, id: &str) -> usize {
     let envelope = [&item(id, 0).envelope().encode()[..], &[b'x'; 999]].concat();
     let due = NOW.to_string();
@@ -93,7 +91,7 @@ async fn a_reserve_that_stops_at_its_bytes_says_to_come_back_at_once() {
         bytes = put_big(&mut lab, id).await;
     }
     lab.put("b", &[item("other", NOW)]).await;
-    // Bytes are those of the stored envelopes.
+    // The limit counts the bytes of stored envelopes.
     for (max_bytes, taken, wait) in [(2 * bytes, 2, "0"), (bytes + 1, 1, "0"), (2 * bytes, 1, "")] {
         let reserve = Reserve {
             topics: vec!["a".into(), "b".into()],
@@ -124,7 +122,7 @@ async fn a_message_of_a_later_format_ends_no_batch_and_suppresses_no_wake() {
     let shard = lab.shard.snapshot().await;
     let woken = shard.said[before..].iter().filter(|said| said.ends_with(":ready=a")).count();
     assert_eq!(woken, 1, "{:?}", &shard.said[before..]);
-    // It returns by itself, for a worker that knows its format.
+    // The message returns by itself, for a worker that knows the format.
     lab.at(10_001);
     lab.pump().await;
     lab.shard.command(&[b"SETRANGE", b"~m:1:newer", b"0", &[1]]).await;
@@ -159,7 +157,6 @@ async fn a_reserve_that_is_cut_off_leaves_no_message_stuck() {
         let was_cut = cut.call(Verb::Reserve, &reserve.args()).await.is_err();
         let after = shard.snapshot().await;
         assert!(stuck(&after).is_empty(), "cut behind command {n}: {after:?}");
-        // Once the leases have ended, each is delivered.
         shard.clock_us = Some((NOW + 600_000) * 1000);
         for _ in 0..3 {
             shard.call(Verb::Pump, &["0", "500"]).await.unwrap();

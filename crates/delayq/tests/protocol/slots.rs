@@ -1,4 +1,4 @@
-//! A shard's slot being moved between two real nodes: every script is refused whole, and nothing is written.
+//! A shard's slot in migration: each node refuses every script as a whole, and nothing is written.
 
 use crate::action::{Action, Item, Reserve};
 use crate::bare_shard::{BareShard, NOW};
@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 const SHARD: &str = "{s:0}";
 
-/// Two nodes that know each other; the first has every slot.
 struct Pair {
     source: RedisServer,
     target: RedisServer,
@@ -60,12 +59,10 @@ impl Pair {
         }
     }
 
-    /// What both nodes hold.
     async fn digests(&self) -> [String; 2] {
         [self.source.command(&["DEBUG", "DIGEST"]).await, self.target.command(&["DEBUG", "DIGEST"]).await]
     }
 
-    /// Calls every script on `node`, and demands that it is refused with `code`, and nothing written.
     async fn all_are_refused(&self, node: &SharedRedis, asking: bool, code: &str) {
         let (scripts, mut connection) = (Scripts::published(), node.connect().await);
         let before = self.digests().await;
@@ -78,7 +75,7 @@ impl Pair {
     }
 }
 
-/// One script, with the first `keys` of its two keys declared.
+/// Declares the first `keys` of the script's two keys.
 async fn call(
     connection: &mut MultiplexedConnection,
     asking: bool,
@@ -109,7 +106,7 @@ async fn a_slot_on_the_move_refuses_every_script_whole_and_nothing_is_written() 
     pair.all_are_refused(&pair.source, false, "TRYAGAIN").await;
     pair.all_are_refused(&pair.target, false, "MOVED").await;
 
-    // The bodies first, the registry last: now neither side has the shard.
+    // The bodies first, the registry last: now neither side has the whole shard.
     let keys: Vec<String> = before.keys.iter().filter(|key| *key != "meta").cloned().collect();
     for key in keys {
         pair.carry(&shard.key(&key)).await;
@@ -128,7 +125,8 @@ async fn a_slot_on_the_move_refuses_every_script_whole_and_nothing_is_written() 
     assert_eq!(shard.call(Verb::Reserve, &reserve.args()).await.unwrap()[8], b"1");
 }
 
-/// Why there is a second key: with only the first, the same slot lets a script begin and stops it at a new key.
+/// The reason for a second key: with the first key alone, the same slot lets a script begin, and stops the
+/// script at a new key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_script_that_declared_its_first_key_alone_would_be_run_halfway() {
     let pair = Pair::start().await;

@@ -9,10 +9,8 @@ pub(crate) const POISON: &str = "POISON";
 /// A message's topic number and raw id.
 pub(crate) type Name = (u32, Vec<u8>);
 
-/// A whole shard at one instant.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Snapshot {
-    /// The names of all keys, but the test's clock.
     pub(crate) keys: Vec<String>,
     /// Stored bytes of every message and marker.
     pub(crate) bodies: BTreeMap<Name, Vec<u8>>,
@@ -26,26 +24,21 @@ pub(crate) struct Snapshot {
     pub(crate) groups: Vec<(String, Vec<u8>, u64)>,
     /// The indexes `leases`, `expiries`, `markers`, `ends`, `alarms`.
     pub(crate) indexes: BTreeMap<String, BTreeMap<Vec<u8>, u64>>,
-    /// Receipts whose markers are forgotten, by the time when they are.
+    /// Receipts of markers, by the time at which the marker is forgotten.
     pub(crate) ends: BTreeMap<u64, Vec<Vec<u8>>>,
-    /// The hashes `meta`, `stats`, `t:<no>`, `shift:<group>`.
     pub(crate) hashes: BTreeMap<String, BTreeMap<String, Vec<u8>>>,
-    /// Histories by topic number: the raw id of each event's message, and what happened, in their order.
+    /// Histories by topic number: raw id and text of each event, in order.
     pub(crate) histories: BTreeMap<u32, Vec<(Vec<u8>, String)>>,
-    /// Why dead letters died.
     pub(crate) reasons: BTreeMap<Name, String>,
-    /// What was published.
     pub(crate) said: Vec<String>,
-    /// The keys of stale entries, one for each: these are in no list but the ready queues.
+    /// The key of each stale entry. Lists other than the ready queues hold no stale entries.
     pub(crate) poison: Vec<String>,
-    /// Keys that do not belong to a shard.
     pub(crate) strangers: Vec<String>,
 }
 
 // === impl Snapshot ===
 
 impl Snapshot {
-    /// Takes a dump apart.
     pub(crate) fn read(mut dump: &[u8]) -> Self {
         let mut snapshot = Self::default();
         while !dump.is_empty() {
@@ -54,7 +47,7 @@ impl Snapshot {
             let held = (0..count).map(|_| part(&mut dump).to_vec()).collect();
             snapshot.take(name, kind, held);
         }
-        // Redis lists keys in an order that changes; the entries of each keep theirs.
+        // Redis lists keys in a changing order; the entries of each key keep theirs.
         snapshot.keys.sort();
         snapshot.buckets.sort_by_key(|(no, hour, ..)| (*no, *hour));
         snapshot.dead.sort_by_key(|(no, ..)| *no);
@@ -116,33 +109,29 @@ impl Snapshot {
         }
     }
 
-    /// The members of a sorted set and their scores, without the poison among them.
     fn healthy(&mut self, key: &str, held: Vec<Vec<u8>>) -> Vec<(Vec<u8>, u64)> {
         let (poison, healthy): (Vec<_>, Vec<_>) = scored(held).partition(|(member, _)| is_poison(member));
         self.poison.extend(poison.iter().map(|_| key.to_owned()));
         healthy
     }
 
-    /// When a marker is forgotten, by the list that has it.
+    /// The time at which a marker is forgotten, by the list that holds the marker.
     pub(crate) fn forgotten(&self, name: &Name) -> Option<u64> {
         let generation = self.bodies.get(name)?.get(4..8)?;
         let entry = [format!("{}:", name.0).as_bytes(), &name.1, generation].concat();
         self.ends.iter().find(|(_, list)| list.contains(&entry)).map(|(ms, _)| *ms)
     }
 
-    /// One of the indexes; empty if the key does not exist.
     pub(crate) fn index(&self, name: &str) -> &BTreeMap<Vec<u8>, u64> {
         static NOTHING: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
         self.indexes.get(name).unwrap_or(&NOTHING)
     }
 
-    /// A field of a hash, as a number; 0 if it does not exist.
     pub(crate) fn number(&self, hash: &str, field: &str) -> i64 {
         let value = self.hashes.get(hash).and_then(|fields| fields.get(field));
         value.map_or(0, |value| lossy(value).parse().unwrap())
     }
 
-    /// A message as it is stored, with the reason of a dead letter.
     pub(crate) fn envelope(&self, name: &Name) -> Option<Envelope> {
         let bytes = self.bodies.get(name)?;
         let mut envelope = Envelope::decode(bytes).unwrap_or_else(|e| panic!("{name:?}: {e}"));
@@ -151,12 +140,11 @@ impl Snapshot {
         Some(envelope)
     }
 
-    /// Whether a bucket has this id‖gen.
     pub(crate) fn in_bucket(&self, no: u32, member: &[u8]) -> bool {
         self.buckets.iter().any(|(n, _, m, _)| *n == no && m == member)
     }
 
-    /// What is left of a drained shard and should not be: everything but the registry.
+    /// Everything but the registry, which alone may remain of a drained shard.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         let mut left = self.strangers.clone();
         left.extend(self.bodies.keys().map(|(no, id)| format!("m:{no}:{}", lossy(id))));
@@ -168,7 +156,7 @@ impl Snapshot {
         left.extend(
             self.indexes.iter().filter(|(_, entries)| !entries.is_empty()).map(|(name, _)| name.clone()),
         );
-        // Of an index that time works through, nothing is left either; a group's index is not read without its group.
+        // No entry remains in an index that time works through; a group's index is not read without its group.
         left.extend(
             self.poison.iter().filter(|key| !key.starts_with("g:") && !key.starts_with("d:")).cloned(),
         );
@@ -179,7 +167,6 @@ impl Snapshot {
     }
 }
 
-/// `no:id` as indexes and keys write it.
 pub(crate) fn parse_name(text: &[u8]) -> Option<Name> {
     let colon = text.iter().position(|&byte| byte == b':')?;
     Some((lossy(&text[..colon]).parse().ok()?, text[colon + 1..].to_vec()))

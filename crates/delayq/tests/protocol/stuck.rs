@@ -1,5 +1,4 @@
-//! Every way in which a message can get stuck, planted in a shard under load: an audit names it, a repair frees it, and
-//! no message in motion looks stuck.
+//! Every way for a message to get stuck, under load: an audit names the fault, a repair frees the message.
 
 mod load;
 mod plant;
@@ -17,7 +16,7 @@ const FAR: Duration = Duration::from_secs(3600);
 /// An expiry that no test reaches.
 const NEVER: UnixMillis = UnixMillis::new(4_102_444_800_000);
 
-/// What the next walk of a sweep found but counters, which what was lost has changed.
+/// Findings of the sweep's next walk without counters, which every loss changes.
 async fn stuck_by(sweep: &mut Sweep) -> Vec<&'static str> {
     let mut faults = swept_by(sweep).await;
     faults.retain(|fault| fault.kind != "counter");
@@ -71,7 +70,7 @@ async fn whatever_got_stuck_is_mended_by_sweeps_while_all_goes_on_and_nothing_el
     assert!(only_told.iter().all(|fault| fault.mending == SweptMending::Left), "{only_told:#?}");
     assert_eq!(scene.found().await.1, planted, "a dry run mends nothing");
 
-    // What is mended may show what was behind it, such as an entry that is stale now.
+    // Mending may reveal a fault behind, such as an entry that is stale now.
     let (mut sweep, mut mended) = (scene.admin.sweep(1.0, true), BTreeSet::new());
     for _ in 0..4 {
         let faults = swept_by(&mut sweep).await;
@@ -138,7 +137,7 @@ async fn a_sweep_purges_the_dead_letters_that_are_too_old_or_too_many_and_the_ol
     set(Policy { dead_max: Some(200), ..Policy::default() }).await;
     assert_eq!((scene.swept(false).await, left().await), (Vec::new(), (230, 0)), "a dry run purges nothing");
     assert_eq!((scene.swept(true).await, left().await), (Vec::new(), (200, 30)));
-    // Those of the first and the second step are older than that now, those of the third are not.
+    // Letters of the first and the second step are older than that now, letters of the third are not.
     set(Policy { dead_for: Some(2 * FAR + FAR / 2), ..Policy::default() }).await;
     assert_eq!((scene.swept(true).await, left().await), (Vec::new(), (138, 92)));
     assert_eq!(
@@ -242,7 +241,7 @@ async fn a_counter_that_looks_wrong_for_a_message_that_got_stuck_meanwhile_is_le
     let mut scene = Scene::new().await;
     scene.put(scene.message("a").after(FAR)).await;
     let mut sweep = scene.admin.sweep(1.0, true);
-    // The walk has looked at the message and its entry before it loses its place, and counts its topic behind that.
+    // The walk reads the message and its entry before the loss, and counts the topic after.
     let mut looked_at = 0;
     while looked_at < 2 {
         looked_at += sweep.next().await.unwrap().unwrap().looked_at;
@@ -252,7 +251,7 @@ async fn a_counter_that_looks_wrong_for_a_message_that_got_stuck_meanwhile_is_le
     assert_eq!(swept_by(&mut sweep).await, [], "the count is off by one for this walk alone");
     let faults = swept_by(&mut sweep).await;
     assert_eq!(kinds(&faults), ["no_place"], "{faults:#?}");
-    // A message without a place counted as ready: that much is left.
+    // A message without a place counted as ready: only the counter remains.
     assert_eq!(swept_by(&mut sweep).await.len(), 1);
     assert_eq!(swept_by(&mut sweep).await, []);
     assert!(scene.found().await.0.is_clean());
@@ -261,7 +260,7 @@ async fn a_counter_that_looks_wrong_for_a_message_that_got_stuck_meanwhile_is_le
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_index_that_grows_faster_than_it_is_looked_at_does_not_keep_a_sweep_from_ending() {
     const STEPS: u64 = 100;
-    // What comes in behind its end may have higher scores, or be later members of one.
+    // Entries added behind the end may have higher scores, or be later members of the same score.
     for by in [1, 0] {
         let mut scene = Scene::new().await;
         let mut grow = async |from: u64| {
@@ -297,7 +296,7 @@ async fn an_outage_in_any_step_of_a_sweep_makes_it_pass_over_nothing() {
     assert_eq!(calm, ["no_place", "stale_entry"]);
     let (mut sweep, mut faults, mut failures) = (scene.admin.sweep(1.0, false), Vec::new(), 0);
     loop {
-        // Each step fails once: what it reads by is denied.
+        // Each step fails once, since reading is denied.
         scene.allow("-@read").await;
         failures += u64::from(sweep.next().await.is_err());
         scene.allow("+@read").await;
@@ -322,7 +321,7 @@ async fn of_many_messages_a_sweep_misses_no_place_and_no_body_and_the_next_ones_
     let (mut sweep, bucket) = (scene.admin.sweep(1.0, true), scene.bucket_of("m00-000").await);
     assert_eq!(swept_by(&mut sweep).await, []);
 
-    // Each by itself: a doubt about one entry of a bucket is a look at all.
+    // One fault at a time: a doubt about one entry of a bucket leads to a look at every entry.
     scene.take_out(&bucket, "m01-007").await;
     assert_eq!(stuck_by(&mut sweep).await, ["no_place"]);
     scene.delete("m:1:m02-007").await;
@@ -336,7 +335,7 @@ async fn of_many_messages_a_sweep_misses_no_place_and_no_body_and_the_next_ones_
         }
     }
 
-    // Their entries are there: only the heads tell.
+    // Their entries exist: only the heads reveal the fault.
     scene.bare.command(&[b"SETRANGE", b"~m:1:m04-007", b"4", b"gone"]).await;
     scene.bare.command(&[b"SET", b"~m:1:m05-007", b"tiny"]).await;
     let mut stuck = Vec::new();

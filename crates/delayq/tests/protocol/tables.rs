@@ -1,4 +1,4 @@
-//! Redis keeps what most calls look into as tables, so that a call costs the same whatever the number of topics and leases.
+//! Redis keeps the most used keys as tables: a call's cost is independent of topics and leases.
 
 use crate::action::{Action, Item};
 use crate::lab::{Lab, item};
@@ -10,7 +10,6 @@ async fn encoding(lab: &mut Lab, key: &str) -> String {
     redis::from_redis_value(found).unwrap()
 }
 
-/// The longest name that a hash or an index of the shard has.
 fn longest(shard: &Snapshot) -> usize {
     let fields = shard.hashes.values().flat_map(|hash| hash.keys().map(String::len));
     let members = shard.indexes.values().flat_map(|index| index.keys().map(Vec::len));

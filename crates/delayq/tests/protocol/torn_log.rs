@@ -1,5 +1,5 @@
-//! A torn append-only file and two restarts. Redis 7.0 leaves the beginning of a torn transaction in the file, where it
-//! waits for the next EXEC: the second restart runs half a script before what was written in between.
+//! A torn append-only file and two restarts. Redis 7.0 leaves the beginning of a torn transaction in the
+//! file, until the next EXEC: the second restart runs half a script before the writes in between.
 
 use crate::bare_shard::BareShard;
 use crate::power_cut::{log, moves, topic, work};
@@ -18,7 +18,6 @@ use std::time::Duration;
 
 const SHARD: ShardId = ShardId::new(0);
 const MESSAGES: usize = 24;
-/// How many of the places where the file may end are tried.
 const CUTS: usize = 24;
 const FAR: Duration = Duration::from_secs(24 * 3600);
 
@@ -28,7 +27,6 @@ struct Scene {
     producer: Producer,
     admin: Admin,
     log: PathBuf,
-    /// The whole file, and where the moves in it begin.
     whole: Vec<u8>,
     begun: usize,
 }
@@ -40,7 +38,7 @@ impl Scene {
         let Deployment { server, client, producer, admin } =
             Deployment::on(RedisServer::private_with(RedisOptions::default().append_only("always")).await, 1)
                 .await;
-        // So that everything leaves a trace.
+        // Every move leaves a trace.
         let keeps = Policy { remember_own: Some(FAR), remember_cancelled: Some(FAR), ..Policy::default() };
         moves(&client, &producer, 1).await;
         admin.set_policy(&topic(), &keeps).await.unwrap();
@@ -51,7 +49,6 @@ impl Scene {
         Self { server, client, producer, admin, log, whole, begun }
     }
 
-    /// Restarts on the current file.
     async fn restart(&mut self) {
         self.server.kill().await;
         self.server.resume().await;
@@ -63,7 +60,6 @@ impl Scene {
             .await;
     }
 
-    /// Restarts on the file as if it had been torn here.
     async fn tear(&mut self, end: usize) {
         self.server.kill().await;
         fs::write(&self.log, &self.whole[..end]).unwrap();
@@ -76,7 +72,7 @@ impl Scene {
         bare.snapshot().await.bodies.keys().cloned().collect()
     }
 
-    /// Some scripts, each with an EXEC that may also run the half one.
+    /// Runs some scripts, each with an EXEC that may also run the half script.
     async fn goes_on(&self, name: &str) {
         let order = Message::new(topic(), "x").with_id(MessageId::own(name).unwrap());
         assert!(self.producer.put(order).await.unwrap().outcome.is_accepted());
@@ -84,7 +80,7 @@ impl Scene {
         work(&self.client, 2).await;
     }
 
-    /// Whether a message had to be repaired; afterwards nothing is stuck, and due messages finish.
+    /// True if a message needed repair; afterwards nothing is stuck, and due messages finish.
     async fn is_mended(&self, what: &str) -> bool {
         let audit = self.admin.audit(|_| {}).await.unwrap();
         let counters_alone = audit.findings.is_empty();
@@ -102,7 +98,7 @@ impl Scene {
         !counters_alone
     }
 
-    /// Tears the file, restarts twice with work in between, and repairs: whether more than counters needed it.
+    /// Tears the file, restarts twice with work in between, and repairs; true if more than counters needed repair.
     async fn twice(&mut self, end: usize, rewrites: bool) -> bool {
         let what = format!("torn at byte {end}");
         self.tear(end).await;
@@ -130,7 +126,7 @@ impl Scene {
         assert!(!Admin::new(self.client.clone()).check_server().await.unwrap().aof_as_loaded);
     }
 
-    /// Where the file may end: at the end of each command, one byte before it and one after it.
+    /// Ends to try: the end of each command, one byte before and one byte after.
     fn ends(&self) -> Vec<usize> {
         let mut at = self.begun;
         let mut ends = Vec::new();
@@ -142,7 +138,6 @@ impl Scene {
     }
 }
 
-/// Where the command that begins at `at` ends.
 fn command_end(log: &[u8], mut at: usize) -> usize {
     let words = number(log, &mut at);
     for _ in 0..words {
@@ -152,7 +147,7 @@ fn command_end(log: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Reads the number of a line such as `*3` or `$5`, and moves past it.
+/// Such as `*3` or `$5`.
 fn number(log: &[u8], at: &mut usize) -> usize {
     let end = *at + log[*at..].windows(2).position(|pair| pair == b"\r\n").unwrap();
     let number = std::str::from_utf8(&log[*at + 1..end]).unwrap().parse().unwrap();
@@ -183,7 +178,6 @@ async fn a_torn_log_that_is_rewritten_before_the_next_restart_needs_no_repair() 
     assert!(numbers.balances(), "{numbers:?}");
 }
 
-/// Whether the file ends in the middle of a command of a transaction.
 fn torn_in_a_transaction(log: &[u8], end: usize) -> bool {
     let (mut at, mut inside) = (0, false);
     loop {

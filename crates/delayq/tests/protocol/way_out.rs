@@ -1,8 +1,8 @@
 //! After an error, or a cut between any two commands, every message can still finish.
 //!
-//! Each script runs on a shard that has messages in every state, with its k-th command failing, for every k: alone,
-//! like a key of the wrong type or a denied command, or with all after it, like a cut. Then normal operation drains the
-//! shard: no message is left in a state that nothing ends, and none is lost.
+//! Each script runs on a shard that has messages in every state. For every k, its k-th command fails: alone,
+//! like a key of the wrong type or a denied command, or with all later commands, like a cut. Then normal
+//! operation drains the shard: every message finishes, and none is lost.
 
 use crate::action::{Action, GiveBack, Item, Promote, Purge, Reserve};
 use crate::bare_shard::{BareShard, NOW};
@@ -16,13 +16,13 @@ use std::sync::Arc;
 const HOUR_MS: u64 = 3_600_000;
 const FAR_MS: u64 = 1000 * 24 * HOUR_MS;
 
-/// The test's clock.
 const CLOCK: &str = "\
 local now_us = tonumber(redis.call('GET', string.sub(KEYS[1], 1, -5) .. 'clock'))
 local now = (now_us - now_us % 1000) / 1000
 ";
 
-/// Precedes a script: its n-th command fails, n being in the key `cut`; if that ends in `+`, all later ones fail too.
+/// Precedes a script: the n-th command fails, by the number n in the key `cut`. If `cut` ends in `+`, all
+/// later commands fail too.
 const FAILING: &str = "\
 local redis = (function()
   local real, n, READS = redis, 0, {}
@@ -59,7 +59,6 @@ fn failing_scripts() -> Arc<Scripts> {
     }))
 }
 
-/// How a command fails.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     Alone,
@@ -68,7 +67,6 @@ enum Fault {
 
 struct Lab {
     shard: BareShard,
-    /// Receipts of what is leased, by id.
     receipts: Vec<(String, Vec<u8>)>,
 }
 
@@ -88,7 +86,6 @@ impl Lab {
         self.run(&Action::Put { topic: "a".into(), items: items.to_vec() }).await.unwrap();
     }
 
-    /// Receipts of all that is ready, by id.
     async fn reserve(&mut self) -> Vec<(String, Vec<u8>)> {
         let mut all = Vec::new();
         for topic in ["a", "b"] {
@@ -111,8 +108,8 @@ impl Lab {
         self.receipts.iter().find(|(own, _)| *own == in_g(id)).unwrap().1.clone()
     }
 
-    /// Two messages in every state, in a group and with an expiry; finished ones are remembered during the whole test.
-    /// Leases end at 5,000; `soon` messages are due at 500.
+    /// Two messages in every state, in a group and with an expiry. Finished messages are remembered during
+    /// the whole test. Leases end at 5,000; `soon` messages are due at 500.
     async fn seed(&mut self) {
         self.at(0);
         self.shard.create_again().await;
@@ -145,7 +142,7 @@ impl Lab {
         items.push(Item::new(b"plain", NOW));
         items.push(Item::new(&[1; 16], NOW));
         self.put(&items).await;
-        // The next put, and the next reserve of several, find that it is time to make tables.
+        // The next put, and the next reserve of several, make tables.
         for (counter, value) in [(b"delivered:1".as_slice(), 2), (b"accepted:1", 20)] {
             let counted = self.shard.command(&[b"HINCRBY", b"~stats", counter, b"1003"]).await;
             assert_eq!(counted, redis::Value::Int(1003 + value));
@@ -153,7 +150,6 @@ impl Lab {
         self.shard.command(&[b"HSET", b"~meta", b"gen", b"1258"]).await;
     }
 
-    /// Runs normal operation to its end.
     async fn drain(&mut self) {
         for hour in [1, 4, 5, 6] {
             self.at(hour * HOUR_MS);
@@ -171,7 +167,6 @@ impl Lab {
         }
     }
 
-    /// What an audit would find, and a repair would fix.
     async fn repair(&mut self) {
         for _ in 0..3 {
             let shard = self.shard.snapshot().await;
@@ -232,7 +227,6 @@ fn ids(id: &str) -> Vec<Vec<u8>> {
     ["1", "2"].map(|n| in_g(&format!("{id}{n}")).into_bytes()).to_vec()
 }
 
-/// A call that is cut: at which time, and with which receipts.
 struct Case {
     name: &'static str,
     at: u64,
@@ -344,7 +338,7 @@ fn shift(by: i64) -> Action {
     Action::ShiftGroup { group: "g".into(), topic: String::new(), token: "t".into(), by, limit: 100 }
 }
 
-/// What nothing will ever end: pending, leased, or in a place that no index lists.
+/// Messages without an end: pending, leased, or in a place that no index lists.
 fn stuck(shard: &Snapshot) -> Vec<String> {
     let is_stuck = |(name, body): (&Name, &Vec<u8>)| {
         let member = [&name.1[..], &body[4.min(body.len())..8.min(body.len())]].concat();
@@ -363,7 +357,7 @@ fn stuck(shard: &Snapshot) -> Vec<String> {
     all
 }
 
-/// Whether the call was cut, and what normal operation left stuck or lost.
+/// True if the call was cut, and the messages that normal operation left stuck or lost.
 async fn cut(lab: &mut Lab, case: &Case, k: usize, fault: Fault) -> (bool, Vec<String>) {
     lab.shard.remove().await;
     lab.seed().await;
@@ -375,13 +369,13 @@ async fn cut(lab: &mut Lab, case: &Case, k: usize, fault: Fault) -> (bool, Vec<S
     let _ = lab.run(&action).await;
     let met = lab.shard.command(&[b"GETDEL", b"~cut"]).await;
     let is_cut = redis::from_redis_value::<String>(met).unwrap() == "met";
-    // Whatever a cut left of a topic, it is forgotten with no message in it.
+    // A topic without messages can be forgotten, whatever a cut left behind.
     for topic in ["b", "c", "empty", "quiet"] {
         lab.run(&Action::Forget { topic: topic.into() }).await.unwrap();
     }
     lab.drain().await;
     let after = lab.shard.snapshot().await;
-    // What was forgotten on time, or with its topic, has also finished.
+    // A message that was forgotten on time, or with its topic, has also finished.
     let ended = |name: &&Name| case.at > FAR_MS || name.1 == [1; 16];
     let lost =
         before.bodies.keys().filter(|name| !after.bodies.contains_key(*name)).filter(|name| !ended(name));

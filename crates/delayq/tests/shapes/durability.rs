@@ -1,4 +1,4 @@
-//! Topics whose writes are answered only once replicas or a disk have them.
+//! Topics whose writes are answered only after replicas or a disk have them.
 
 use delayq::admin::{Durability, Policy, PolicySetting};
 use delayq::{
@@ -12,16 +12,13 @@ use delayq_tests::redis_cluster::RedisCluster;
 use delayq_tests::redis_server::{RedisOptions, RedisServer, old_and_new};
 use delayq_tests::remark::skipped;
 
-/// Far enough away that no message becomes due.
 const FAR: UnixMillis = UnixMillis::new(4_102_444_800_000);
 
-/// A master and a replica.
 struct Pair {
     master: RedisServer,
     replica: RedisServer,
 }
 
-/// A pair, a deployment on it, and its clients.
 struct Stand {
     pair: Pair,
     admin: Admin,
@@ -41,7 +38,7 @@ impl Pair {
 // === impl Stand ===
 
 impl Stand {
-    /// With topics `orders`, whose writes a replica confirms, and `mail`, whose writes nobody does.
+    /// Topic `orders` waits for a replica to confirm, topic `mail` for none.
     async fn start(options: RedisOptions, change: impl FnOnce(LinkSettings) -> LinkSettings) -> Self {
         let pair = Pair::start(options).await;
         let (_, admin, producer) = created(settings(change(confirming(&pair.master.url())), 2)).await;
@@ -71,7 +68,6 @@ async fn put(producer: &Producer, name: &str, id: &str) -> Result<PutOutcome, Er
     producer.put(message(name, id)).await.map(|put| put.outcome).map_err(|refused| refused.error)
 }
 
-/// Asserts that a write is unknown, and why.
 fn unconfirmed<T: std::fmt::Debug>(answer: Result<T, Error>, why: &str) {
     let error = answer.unwrap_err();
     assert!(matches!(error, Error::Unconfirmed { .. }), "{error}");
@@ -88,7 +84,7 @@ async fn what_no_replica_confirms_is_unknown_and_says_how_many_did() {
         }
         pair.replica.freeze();
         unconfirmed(put(&producer, "orders", "three").await, "0 of 1 replicas confirmed within");
-        // On a connection that has written nothing, a replica counts as up to date on some servers.
+        // On a connection without writes, some servers count a replica as up to date.
         let another = Client::new(settings(confirming(&pair.master.url()), 2));
         let another = Producer::start(another, ProducerOptions::default());
         unconfirmed(put(&another, "orders", "four").await, "0 of 1 replicas");
@@ -124,7 +120,7 @@ async fn a_repeat_that_changes_nothing_is_confirmed_too() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frozen_replica_holds_up_only_those_who_wait_for_it() {
     let patient = |link: LinkSettings| link.deadline(2 * LONG).confirm_timeout(LONG);
-    // The first producer knows what the topic asks; the second one learns it while everything is under way.
+    // The first producer knows the topic's durability; the second learns the durability with all puts under way.
     for knows in [true, false] {
         let Stand { pair, producer, admin, .. } = Stand::start(RedisOptions::default(), patient).await;
         if knows {
@@ -183,7 +179,6 @@ async fn a_disk_that_cannot_confirm_is_named() {
     if redis.field("redis_version").await.starts_with("7.0") {
         unconfirmed(put(&producer, "orders", "one").await, "unknown command 'WAITAOF'");
     }
-    // A topic that asks for less is answered at once.
     admin.change_policy(&topic("orders"), &Policy::default(), &[PolicySetting::Durability]).await.unwrap();
     let (_, _, fresh) = created(settings(redis.url(), 1)).await;
     assert_eq!(put(&fresh, "orders", "two").await.unwrap(), PutOutcome::Stored(FAR));

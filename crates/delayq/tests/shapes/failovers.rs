@@ -1,4 +1,4 @@
-//! Failovers and restarts under load: nothing that was answered is lost, and messages flow again.
+//! Failovers and restarts under load: no answered write is lost, and messages flow again.
 //!
 //! `make test-failovers` runs the long form of [`confirmed`].
 

@@ -1,5 +1,4 @@
-//! Several independent Redises: each shard at the node that the map says, which it records; an outage of one stops its shards
-//! alone.
+//! Several independent Redises: each shard is at its recorded node, and an outage stops only its shards.
 
 use delayq::admin::{Durability, Policy};
 use delayq::protocol::{NodeMap, NodeSettings, ShardId};
@@ -15,7 +14,6 @@ use delayq_tests::sentinel_group::SentinelGroup;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Far enough away that no message becomes due.
 const FAR: UnixMillis = UnixMillis::new(4_102_444_800_000);
 
 fn topic() -> Topic {
@@ -26,7 +24,6 @@ fn far() -> Message {
     Message::new(topic(), "x").at(FAR)
 }
 
-/// An own id of which the shard is one of these.
 fn id_in(shards: std::ops::Range<u16>, all: u16) -> String {
     let count = ShardCount::new(all).unwrap();
     (0..).map(|n| format!("own-{n}")).find(|id| shards.contains(&count.shard_of_name(id).get())).unwrap()
@@ -60,7 +57,6 @@ async fn each_shard_lives_at_its_node_which_it_records() {
     assert_eq!(admin.init().await.unwrap(), 0, "a repeat creates nothing");
 }
 
-/// What every call of a client with this map is refused with.
 async fn refusal(rows: &[[String; 3]], shards: u16) -> String {
     let client = Client::new(settings(rows, shards));
     let admin = Admin::new(client.clone());
@@ -100,7 +96,7 @@ async fn a_wrong_map_is_refused_by_name_and_creates_nothing() {
     );
     assert!(matches!(Admin::new(client).init().await, Err(Error::Deployment(_))));
 
-    // A client that believes in one Redis, and one whose deployment of fewer shards was made by such a client.
+    // A client configured for one Redis, and a client for one Redis that created a deployment of fewer shards.
     let error = Client::connect(one_redis(nodes.servers[0].url(), 6)).await.unwrap_err().to_string();
     assert!(error.contains("kept by node a of several"), "{error}");
     for server in &nodes.servers {
@@ -137,7 +133,7 @@ async fn a_node_that_is_away_stops_its_own_shards_alone_and_generated_ids_avoid_
     let ill = id_in(nodes.shards_of(1), 6);
     nodes.servers[1].kill().await;
 
-    // The first one may have been sent before the connection broke.
+    // The first put may have been sent before the connection broke.
     for is_known in [false, true] {
         let error = producer.put(far().id(&*ill).unwrap()).await.unwrap_err().error;
         assert!(error.is_outage() && error.to_string().contains("b (redis://"), "{error}");
@@ -151,7 +147,7 @@ async fn a_node_that_is_away_stops_its_own_shards_alone_and_generated_ids_avoid_
     let named = admin.check_nodes().await.unwrap_err();
     assert!(named.is_outage() && named.to_string().contains("b (redis://"), "{named}");
     admin.check_server().await.unwrap();
-    // One that knows nothing yet learns the layout from another node than that of the first shard.
+    // A client without knowledge learns the layout from another node than that of the first shard.
     nodes.servers[0].kill().await;
     let shards = Admin::new(Client::new(nodes.settings())).layout().await.unwrap().shards();
     assert_eq!(shards.get(), 6);
@@ -163,7 +159,7 @@ async fn a_node_that_is_away_stops_its_own_shards_alone_and_generated_ids_avoid_
     })
     .await;
     wait_until("generated ids to go there again", LONG, async || {
-        // The first one to another node that was killed may find that its connection is broken.
+        // The first call to another killed node may find its connection broken.
         let put = producer.put(far()).await;
         put.is_ok_and(|put| nodes.shards_of(1).contains(&put.reference.shard.get()))
     })
@@ -187,7 +183,6 @@ async fn the_first_put_of_a_process_with_a_generated_id_goes_to_another_node_whi
     }
 }
 
-/// How many calls a node refused because their shard is not there.
 async fn refusals(server: &RedisServer) -> u64 {
     let stats: String = server.command(&["INFO", "errorstats"]).await;
     let count = stats.lines().find_map(|line| line.strip_prefix("errorstat_DQUNINITIALISED:count="));
@@ -201,7 +196,7 @@ async fn generated_ids_avoid_at_once_a_node_that_came_back_empty_and_own_ids_of_
     let (lost, ill) = (nodes.shards_of(1), id_in(nodes.shards_of(1), 6));
     nodes.servers[1].command::<()>(&["FLUSHALL"]).await;
 
-    // Nobody knows of it yet: those whose turn is there go elsewhere by themselves.
+    // No producer knows of the loss yet: puts whose turn falls on the lost node go elsewhere.
     for producer in [&producer, &Producer::start(client, ProducerOptions::default())] {
         for _ in 0..30 {
             let put = producer.put(far()).await.unwrap();
@@ -282,11 +277,11 @@ async fn a_frozen_node_does_not_hold_up_what_others_deliver() {
     let mut consumer = Consumer::start(client, ConsumerOptions::new([topic()]).concurrency(8)).unwrap();
     let now = |id: &str| Message::new(topic(), "x").after(Duration::ZERO).id(id).unwrap();
     nodes.servers[2].freeze();
-    // The first ones may wait for what was sent before anybody knew.
+    // The first puts may wait for calls sent before the outage was noticed.
     let ill = id_in(nodes.shards_of(2), 6);
     let error = producer.put(now(&ill)).await.unwrap_err().error;
     assert!(error.is_outage(), "{error}");
-    // Each waits for the one before: if all waited for the frozen node, they would take minutes.
+    // Each put waits for the previous put: if all waited for the frozen node, the loop would take minutes.
     within("what the other nodes keep", LONG, async {
         for n in 0..300 {
             let put = producer.put(Message::new(topic(), n.to_string()).after(Duration::ZERO)).await.unwrap();
@@ -316,7 +311,7 @@ async fn a_shard_without_a_node_is_refused_by_name_and_a_growth_waits_for_its_no
     assert_eq!(layout, "2@c");
     let layout: String = nodes.servers[0].command(&["HGET", "{dq:0}:meta", "layout"]).await;
     assert_eq!(layout, "2@a");
-    // Who does not know the new node goes on with the others.
+    // A client that does not know the new node continues with the other nodes.
     let own = id_in(0..4, 6);
     assert!(producer.put(far().id(&*own).unwrap()).await.unwrap().outcome.is_accepted());
     for _ in 0..50 {
@@ -329,7 +324,7 @@ async fn a_shard_without_a_node_is_refused_by_name_and_a_growth_waits_for_its_no
     assert_eq!(found.node.unwrap().as_str(), "c");
 }
 
-/// With deadlines that leave a busy machine time to confirm.
+/// Deadlines that leave a busy machine time to confirm.
 fn patient(settings: Settings) -> Settings {
     let patient = |node: &NodeSettings| NodeSettings {
         link: node.link.clone().deadline(LONG).confirm_timeout(Duration::from_secs(3)),
@@ -353,7 +348,6 @@ async fn what_a_topic_on_disk_is_put_each_node_confirms_for_its_shards_if_it_can
         let can = admin.check_nodes().await.unwrap()[0].facts.confirms(Durability::Disk).is_ok();
         for node in 0..3 {
             let id = id_in(nodes.shards_of(node), 6);
-            // What the second one finds is confirmed as well.
             for repeated in [false, true] {
                 let put = producer.put(far().id(&*id).unwrap()).await;
                 match put.map(|put| put.outcome).map_err(|refused| refused.error) {
@@ -433,7 +427,7 @@ async fn a_walk_stops_at_a_node_that_is_away_and_continues_once_it_is_back() {
     let away = other.walk(Some(&cursor)).await.unwrap_err();
     assert!(away.is_outage() && away.to_string().contains("b (redis://"), "{away}");
 
-    // It is another process, which orders its keys otherwise.
+    // Another process on the node orders its keys otherwise.
     nodes.servers[1].resume().await;
     let mut walk = wait_for("the node", LONG, async || other.walk(Some(&cursor)).await.ok()).await;
     let mut again = Vec::new();

@@ -1,24 +1,21 @@
-//! Several independent Redises of which one came back empty or does not answer: which shards are created at them, by which
-//! layout, and which are not.
+//! Several independent Redises, one empty or silent: the shards that are created there, or not.
 
 use delayq::{Admin, Client, Error, ShardCount};
 use delayq_tests::deployment::created;
 use delayq_tests::redis_nodes::{RedisNodes, settings};
 use delayq_tests::redis_server::RedisServer;
 
-/// What the shards of [`grown`] record.
 const WHOLE: [&str; 6] = ["2@a 4,6", "2@a 4,6", "2@b 4,6", "2@b 4,6", "2@c 4,6", "2@c 4,6"];
 
 fn count(shards: u16) -> ShardCount {
     ShardCount::new(shards).unwrap()
 }
 
-/// An admin who knows nothing yet.
 fn admin(rows: &[[String; 3]], shards: u16) -> Admin {
     Admin::new(Client::new(settings(rows, shards)))
 }
 
-/// Six shards at three nodes, of which there were four at two.
+/// Grown from four shards at two nodes.
 async fn grown() -> RedisNodes {
     let nodes = RedisNodes::start(2).await;
     let _ = created(settings(&nodes.rows()[..2], 4)).await;
@@ -26,7 +23,7 @@ async fn grown() -> RedisNodes {
     nodes
 }
 
-/// What each shard records of the deployment; nothing: it does not exist.
+/// Empty for a missing shard.
 async fn layouts(nodes: &RedisNodes) -> Vec<String> {
     let mut layouts = Vec::new();
     for (node, server) in nodes.servers.iter().enumerate() {
@@ -92,7 +89,7 @@ async fn a_growth_to_the_end_of_the_map_is_repeated_and_finished() {
     let grow = async || admin(&nodes.rows(), 4).grow(count(6), |_| ()).await.unwrap();
     let again = grow().await;
     assert_eq!((again.added, again.raised), (0, 0));
-    // As if it had been interrupted behind the first of the old shards.
+    // As after an interruption behind the first of the old shards.
     for (shard, node) in [(1, 0), (2, 1), (3, 1)] {
         let (key, layout) = (format!("{{dq:{shard}}}:meta"), ["1@a", "1@b"][node]);
         let before = ["HSET", &key, "layout", layout, "counts", "4", "shards", "4"];

@@ -17,12 +17,10 @@ fn topic() -> Topic {
     Topic::new("orders").unwrap()
 }
 
-/// Far enough away that no message becomes due.
 fn far(id: &str) -> Message {
     Message::new(topic(), "x").at(UnixMillis::new(4_102_444_800_000)).id(id).unwrap()
 }
 
-/// An own id of one of these shards.
 fn id_in(shards: std::ops::Range<u16>, what: &str) -> String {
     let count = ShardCount::new(SHARDS).unwrap();
     (0..).map(|n| format!("{what}-{n}")).find(|id| shards.contains(&count.shard_of_name(id).get())).unwrap()
@@ -40,7 +38,6 @@ async fn redis() -> RedisServer {
     RedisServer::start_with(RedisOptions::default().append_only("always")).await
 }
 
-/// A deployment at node `a`, and node `b` without shards.
 struct Pair {
     a: RedisServer,
     b: RedisServer,
@@ -55,7 +52,6 @@ impl Pair {
         Self { a, b, admin, producer }
     }
 
-    /// As a process is configured before the move.
     fn settings(&self) -> Settings {
         of(&self.a, &self.b, "")
     }
@@ -76,7 +72,7 @@ impl Pair {
     }
 }
 
-/// Nodes of these shards: those of `b`, the rest of `a`.
+/// `b` has `shards_of_b`, and `a` the rest.
 fn of(a: &RedisServer, b: &RedisServer, shards_of_b: &str) -> Settings {
     let shards_of_a = if shards_of_b.is_empty() { "0-7" } else { "0-3" };
     let row = |name: &str, url: String, shards: &str| [name.to_owned(), url, shards.to_owned()];
@@ -128,7 +124,7 @@ async fn shards_move_with_all_they_have_and_every_process_follows() {
             _ => assert!(of_a.starts_with("1>b:") && of_b == "1@b", "{shard}: {of_a} {of_b}"),
         }
     }
-    // A client of the old map and one of the new map; the producer ran all along.
+    // A client of the old map and a client of the new map; the producer ran all along.
     for settings in [pair.settings(), of(&pair.a, &pair.b, "4-7")] {
         let admin = Admin::new(Client::connect(settings).await.unwrap());
         assert_eq!(admin.count(&topic()).await.unwrap().delayed, 200);
@@ -141,7 +137,7 @@ async fn shards_move_with_all_they_have_and_every_process_follows() {
     let audit = pair.admin.audit(|_| {}).await.unwrap();
     assert!(audit.findings.is_empty() && audit.drifts.is_empty(), "{audit:?}");
 
-    // Exchanged URLs meet copies that take nothing.
+    // Exchanged URLs lead to copies that take nothing.
     let client = Client::new(of(&pair.b, &pair.a, ""));
     let wrong = Producer::start(client, ProducerOptions::default());
     for shards in [0..4, 4..8] {
@@ -212,10 +208,10 @@ async fn a_move_is_taken_back_where_the_new_node_does_not_follow_and_its_old_cop
     let id = id_in(4..8, "back");
     assert!(pair.producer.put(far(&id)).await.is_err());
     assert_eq!(pair.admin.take_back(&last_four(), &b()).await.unwrap(), 4);
-    // The producer had followed to the replica, which says that they are back.
+    // The producer had followed to the replica, which reports the return.
     pair.producer.put(far(&id)).await.unwrap();
 
-    // The copy misses what is put now, and its fences are those of the first move.
+    // The copy misses later puts, and has the fences of the first move.
     pair.b.command::<()>(&["REPLICAOF", "NO", "ONE"]).await;
     let stale = Pair::layout(&pair.b, 4).await.unwrap();
     pair.producer.put(far(&id_in(4..8, "later"))).await.unwrap();
@@ -283,7 +279,7 @@ async fn a_walk_shows_what_moves_to_another_node_under_it() {
         assert!(put.unwrap().outcome.is_accepted());
     }
     pair.replicate().await;
-    // By a process that does not hear of the move by itself.
+    // By a process that does not learn of the move by itself.
     let mut walk = Admin::new(Client::new(pair.settings())).walk(None).await.unwrap();
     let mut shown = BTreeSet::new();
     shown.extend(walk.step().await.unwrap().unwrap().into_iter().map(|message| message.id.to_string()));

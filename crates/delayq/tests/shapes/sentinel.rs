@@ -1,4 +1,4 @@
-//! A Redis whose sentinels say where it is: which one is used, and what a failover costs.
+//! A Redis behind sentinels: the sentinels' choice of a Redis, and the cost of a failover.
 
 use delayq::admin::{Durability, Policy};
 use delayq::protocol::SentinelSettings;
@@ -18,20 +18,17 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
-/// How long after a new master is known a put reaches it at the latest.
+/// Maximum time from a known new master to a put there.
 const BOUND: Duration = Duration::from_secs(3);
 
-/// Far enough away that no message becomes due.
 const FAR: UnixMillis = UnixMillis::new(4_102_444_800_000);
 
 fn message(id: &str) -> Message {
     Message::new(Topic::new("orders").unwrap(), "x").at(FAR).id(id).unwrap()
 }
 
-/// An id, what its put was answered, and when.
 type Answered = (String, Result<(), Error>, Instant);
 
-/// A producer that puts one message after another, and what was answered when.
 struct Load {
     answered: Arc<Mutex<Vec<Answered>>>,
     stop: Arc<AtomicBool>,
@@ -68,7 +65,6 @@ impl Load {
     }
 }
 
-/// The ids of all messages.
 async fn stored(redis: &SharedRedis) -> BTreeSet<String> {
     let keys: Vec<Vec<u8>> = redis.command(&["KEYS", "*:m:*"]).await;
     let id = |key: &Vec<u8>| {
@@ -80,13 +76,12 @@ async fn stored(redis: &SharedRedis) -> BTreeSet<String> {
     keys.iter().map(id).collect()
 }
 
-/// Our connections to this Redis: they alone speak RESP3. A Redis that is being demoted ends all connections.
+/// delayq's connections to this Redis, which alone speak RESP3. A Redis under demotion ends all connections.
 async fn clients_of(redis: &SharedRedis) -> Vec<String> {
     let list: String = redis.try_command(&["CLIENT", "LIST", "TYPE", "normal"]).await.unwrap_or_default();
     list.lines().filter(|line| line.contains(" resp=3")).map(str::to_owned).collect()
 }
 
-/// Puts under load, breaks the master, and waits until puts reach its successor.
 async fn fails_over(
     break_it: impl AsyncFn(&mut SentinelGroup),
     mend_it: impl AsyncFn(&mut SentinelGroup),
@@ -125,7 +120,7 @@ async fn fails_over(
     let stored = stored(&group.redises[master]).await;
     for (id, answer, at) in &answers {
         match answer {
-            // What the former master took around the failover may be lost with it.
+            // The failover may lose writes that the former master took around that time.
             Ok(()) if (broken - Duration::from_secs(1)..=switched).contains(at) => {}
             Ok(()) => assert!(stored.contains(id), "{id} was accepted, and is lost"),
             Err(error) => assert!(error.is_outage(), "{id}: {error}"),
@@ -161,7 +156,6 @@ async fn a_failover_by_hand_is_followed_although_the_former_master_still_takes_w
     conclusive(async || fails_over(by_hand, async |_| {}).await).await;
 }
 
-/// Whether a new client reaches the master; the error if it does not.
 async fn reaches(settings: Settings) -> Result<(), Error> {
     Admin::new(Client::new(settings)).layout().await.map(drop)
 }
@@ -183,7 +177,6 @@ async fn sentinels_that_hang_or_are_gone_delay_nobody_while_one_is_left_and_are_
         let named = format!("sentinel {}: it does not answer", sentinel.address());
         assert!(error.to_string().contains(&named), "{error}");
     }
-    // A connected client needs no sentinel.
     producer.put(message("without")).await.unwrap();
     group.sentinels[2].thaw();
     wait_until("the client that found none to find one", LONG, async || {
@@ -199,7 +192,6 @@ async fn sentinels_that_hang_or_are_gone_delay_nobody_while_one_is_left_and_are_
     assert!(error.to_string().contains("refused"), "{error}");
 }
 
-/// A producer behind these sentinels, which connects to a deployment that is there already.
 fn producer_behind(sentinels: &[String; 3]) -> Producer {
     let url = format!("redis+sentinel://{}/{SERVICE}", sentinels.join(","));
     Producer::start(Client::new(settings(url, 1)), ProducerOptions::default())
@@ -252,7 +244,7 @@ async fn a_master_of_another_deployment_is_not_followed_even_if_most_sentinels_n
         proxy.lead_to(&foreign.address());
         proxy.reset_open();
     }
-    // The answer to a put that is under way when the sentinels change their minds is unknown.
+    // A put that is under way when the sentinels change the master has an unknown fate.
     let refused = wait_for("a put to be refused", LONG, async || {
         let refused = producer.put(message("refused")).await.err().map(|refused| refused.error);
         refused.filter(|error| error.fate() == Fate::NotApplied && error.is_outage())

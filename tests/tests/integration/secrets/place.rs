@@ -35,7 +35,6 @@ pub(super) struct Place {
     _kafka: KafkaServer,
 }
 
-/// A secret for each input.
 pub(super) struct Values {
     pub(super) redis: String,
     etcd: String,
@@ -49,7 +48,6 @@ pub(super) struct Values {
     pub(super) collector: String,
 }
 
-/// Where the login of `[redis]` is written.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Login {
     Url,
@@ -87,7 +85,7 @@ impl Values {
 // === impl Place ===
 
 impl Place {
-    /// Starts every server with freshly planted secrets.
+    /// Plants fresh secrets.
     pub(super) async fn start(planted: &mut Planted) -> (Self, Values) {
         let authority = Authority::new();
         let (server, member) = (authority.server(), authority.sign("member", &["member.test"]));
@@ -141,7 +139,7 @@ impl Place {
         (place, values)
     }
 
-    /// The private key of every program's client certificate for etcd.
+    /// Of every program's client certificate for etcd.
     pub(super) fn key(&self) -> PathBuf {
         self.member.key.clone()
     }
@@ -192,7 +190,6 @@ impl Place {
         )
     }
 
-    /// The table of a sink, after `[sinks.NAME.`.
     fn table(&self, sink: &str, values: &Values) -> String {
         let Values { kafka, rabbitmq, nats, token, secret, bearer, redis, .. } = values;
         let (host, [login, by_token]) = (self.redis.address(), &self.nats);
@@ -224,7 +221,7 @@ impl Place {
     }
 }
 
-/// An endpoint that accepts every request with this login; returns the URL.
+/// Accepts every request with this login; returns the URL.
 async fn hook(login: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/{OPEN}", listener.local_addr().unwrap());
@@ -250,7 +247,7 @@ async fn hook(login: String) -> String {
     url
 }
 
-/// True if a request has its head and a body of `content-length`.
+/// The head, and a body of `content-length`.
 fn is_whole(request: &[u8]) -> bool {
     let text = String::from_utf8_lossy(request);
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };

@@ -19,7 +19,7 @@ pub(super) struct Leak {
 // === impl Planted ===
 
 impl Planted {
-    /// Plants a secret: 24 digits and letters, unique, without need for escapes.
+    /// 24 digits and letters, unique, without need for escapes.
     pub(super) fn plant(&mut self, place: &str) -> String {
         let digest = Sha256::digest(place.as_bytes());
         let value: String = digest.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
@@ -32,7 +32,7 @@ impl Planted {
         self.0.push((place.to_owned(), value.to_owned()));
     }
 
-    /// Every secret that a text shows, even half of one.
+    /// Even half of a secret counts.
     pub(super) fn found_in(&self, text: &str) -> Vec<Leak> {
         self.0.iter().filter_map(|(place, value)| leak(text, place, value)).collect()
     }
@@ -48,7 +48,6 @@ fn leak(text: &str, place: &str, value: &str) -> Option<Leak> {
     })
 }
 
-/// The forms in which a text may show a value.
 fn forms(value: &str) -> Vec<(&'static str, String)> {
     let numbers: Vec<String> = value.bytes().map(|byte| byte.to_string()).collect();
     let mut forms = vec![

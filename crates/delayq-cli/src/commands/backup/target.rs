@@ -11,13 +11,11 @@ use std::path::{Path, PathBuf};
 /// Buffer size for reading and writing lines.
 const PIECE_BYTES: usize = 1 << 18;
 
-/// The file, or standard output.
 pub(super) struct Target {
     path: PathBuf,
     out: Out,
 }
 
-/// Scope and progress of an interrupted backup.
 pub(super) struct Interrupted {
     pub(super) begin: Begin,
     pub(super) left_out: LeftOut,
@@ -32,7 +30,7 @@ enum Out {
 // === impl Target ===
 
 impl Target {
-    /// Creates a file; `overwrite` replaces an existing file.
+    /// `overwrite` replaces an existing file.
     pub(super) fn create(path: &Path, overwrite: bool) -> Result<Self, Fault> {
         if path.as_os_str() == "-" {
             let out = Out::Stdout(BufWriter::with_capacity(PIECE_BYTES, std::io::stdout()));
@@ -60,7 +58,7 @@ impl Target {
         }
     }
 
-    /// Opens the file of an interrupted backup and drops the lines behind the last checkpoint.
+    /// Drops the lines behind the last checkpoint.
     pub(super) fn resume(path: &Path) -> Result<(Self, Interrupted), Fault> {
         if path.as_os_str() == "-" {
             return Err(unusable(path, "only a file can be continued"));
@@ -117,7 +115,6 @@ impl Target {
         self.written(written)
     }
 
-    /// Writes everything to the disk.
     pub(super) fn finish(mut self) -> Result<(), Fault> {
         self.flush()?;
         match &self.out {
@@ -138,7 +135,6 @@ impl Target {
     }
 }
 
-/// A fault for a backup that cannot be used as asked.
 pub(super) fn unusable(path: &Path, why: &str) -> Fault {
     Fault::new(&BACKUP_UNUSABLE, format!("{}: {why}", path.display()))
 }

@@ -8,10 +8,9 @@ use serde_json::Value;
 use std::io::Write as _;
 use tar::{Builder, Header};
 
-/// Name of the archive's only folder.
 const FOLDER: &str = "delayq-bundle";
 
-/// An archive under construction, in memory: the size of the contents is bounded.
+/// In memory: the size of the contents is bounded.
 pub(super) struct Archive {
     builder: Builder<GzEncoder<Vec<u8>>>,
     redactor: Redactor,
@@ -19,7 +18,6 @@ pub(super) struct Archive {
     pub(super) packed: Vec<Packed>,
 }
 
-/// A file of the archive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Packed {
     pub(super) file: String,
@@ -36,7 +34,7 @@ impl Archive {
         Self { builder: Builder::new(encoder), redactor, seconds, packed: Vec::new() }
     }
 
-    /// Adds a text, or a file with the reason for the missing text.
+    /// In place of a missing text, the file holds the reason.
     pub(super) fn text(&mut self, file: &str, text: Result<String, String>) {
         let (file, text, why) = match text {
             Ok(text) => (file.to_owned(), self.redactor.redact(&text), None),
@@ -55,13 +53,11 @@ impl Archive {
         self.packed.push(Packed { file, bytes: text.len(), why });
     }
 
-    /// Adds a value as JSON.
     pub(super) fn json(&mut self, file: &str, value: Result<Value, String>) {
         let text = value.map(|value| serde_json::to_string_pretty(&value).expect("values are JSON") + "\n");
         self.text(file, text);
     }
 
-    /// Returns the archive and a list of the packed files.
     pub(super) fn finish(self) -> (Vec<u8>, Vec<Packed>) {
         let finished = self.builder.into_inner().and_then(|mut encoder| {
             encoder.flush()?;

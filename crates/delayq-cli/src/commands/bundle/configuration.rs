@@ -12,9 +12,7 @@ const TOKEN: usize = 16;
 /// Words in the name of a header that mark a login.
 const LOGINS: [&str; 8] = ["auth", "cookie", "key", "pass", "secret", "session", "signature", "token"];
 
-/// The configuration in a form that may be shown.
 pub(super) struct Configuration {
-    /// As TOML, or the reason for the lack of a configuration.
     pub(super) shown: Result<String, String>,
     /// Origin of the configuration: the file, and the names of the variables that override parts of the file.
     pub(super) sources: Value,
@@ -97,7 +95,6 @@ fn strip(config: &mut toml::Value, more: &mut Vec<String>) {
     }
 }
 
-/// The parts of a path that are long enough for a token.
 fn tokens(path: &str) -> Vec<String> {
     let parts = path.split(['/', '{', '}', '?', '&', '=']).filter(|part| part.len() >= TOKEN);
     parts.map(str::to_owned).collect()

@@ -8,7 +8,6 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// System files that describe the resources of a process.
 pub(super) const FILES: [(&str, &str); 8] = [
     ("host/kernel.txt", "/proc/version"),
     ("host/system.txt", "/etc/os-release"),
@@ -20,13 +19,10 @@ pub(super) const FILES: [(&str, &str); 8] = [
     ("host/cgroup-memory.txt", "/sys/fs/cgroup/memory.max"),
 ];
 
-/// Bytes packed from the end of each log.
 const LOG_BYTES: u64 = 8 << 20;
-/// Lines packed from the end of the journal.
 const JOURNAL_LINES: &str = "20000";
 const JOURNAL_DEADLINE: Duration = Duration::from_secs(10);
 
-/// A small file of the system.
 pub(super) fn file(path: &str) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))
 }
@@ -50,7 +46,6 @@ pub(super) fn log(path: &Path) -> Result<String, String> {
     })
 }
 
-/// Reads the journal entries of delayq's units on this host.
 pub(super) async fn journal() -> Result<String, String> {
     let mut journalctl = Command::new("journalctl");
     journalctl.args(["--unit", "delayq-*", "--lines", JOURNAL_LINES, "--no-pager", "--output", "short-iso"]);
@@ -68,7 +63,6 @@ pub(super) async fn journal() -> Result<String, String> {
     }
 }
 
-/// Turns a fault into the reason for a missing part.
 #[allow(clippy::needless_pass_by_value, reason = "made for map_err")]
 pub(super) fn why(fault: Fault) -> String {
     fault.to_string()

@@ -8,7 +8,6 @@ use regex::Regex;
 /// short secrets all the same.
 const SHORTEST: usize = 4;
 
-/// Names of secrets.
 const NAME: &str = r"(?:(?:\b|_)pass|password|passwd|passphrase|secret(?:[-_][a-z_-]+)?|token|authorization|(?:api|access|private)[-_]?key)";
 
 /// Patterns of secrets, with `NAME` for [`NAME`], and the replacement of each.
@@ -25,7 +24,6 @@ const PATTERNS: [(&str, &str); 8] = [
     (r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|\z)", "***"),
 ];
 
-/// Removes secrets from texts.
 pub(super) struct Redactor {
     /// The longest first, because a secret may be a part of another secret.
     secrets: Vec<String>,

@@ -11,7 +11,6 @@ use delayq_service::Fault;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// Version and relevant settings of each Redis server, or the reason why the server cannot be used.
 pub(super) fn redis(context: &Context, look: &Look) -> Result<Value, String> {
     let servers = look.servers.as_ref().expect("the servers were wanted").as_ref();
     let nodes = &servers.map_err(ToString::to_string)?.nodes;
@@ -27,12 +26,10 @@ pub(super) fn redis(context: &Context, look: &Look) -> Result<Value, String> {
     )
 }
 
-/// Version of every etcd endpoint, and whether the endpoint knows a leader.
 pub(super) fn etcd(look: &Look) -> Result<Value, String> {
     of_etcd(look.etcd.as_ref()).map(|members| json!(members))
 }
 
-/// The fleet of timers: members, plan and shard holders.
 pub(super) fn fleet(look: &Look) -> Result<Value, String> {
     of_etcd(look.fleet.as_ref()).map(|fleet| json!(fleet))
 }
@@ -41,14 +38,12 @@ fn of_etcd<T>(part: Option<&Result<T, Fault>>) -> Result<&T, String> {
     part.ok_or("[etcd] enabled = false")?.as_ref().map_err(ToString::to_string)
 }
 
-/// Every shard: owner, epoch, time of the next pump and known layout; and the shards that do not answer.
 pub(super) fn shards(look: &Look) -> Result<Value, String> {
     let shards = answering(look).map_err(why)?;
     let seen: Vec<Value> = shards.seen.iter().map(Shard::json).collect();
     Ok(json!({ "shards": seen, "unseen": shards.unseen }))
 }
 
-/// Numbers and policy in force of every topic.
 pub(super) fn topics(look: &Look) -> Result<Value, String> {
     let seen = seen_topics(look).map_err(why)?;
     let policies = seen.numbers.iter().zip(seen.policies.values());
@@ -56,7 +51,6 @@ pub(super) fn topics(look: &Look) -> Result<Value, String> {
     Ok(policies.map(line).collect())
 }
 
-/// This host's clock and Redis's.
 pub(super) async fn clocks(context: &Context) -> Result<Value, String> {
     let before = UnixMillis::from(Timestamp::now());
     let redis = context.now().await.map_err(why)?;
@@ -68,7 +62,6 @@ pub(super) async fn clocks(context: &Context) -> Result<Value, String> {
     }))
 }
 
-/// The books of every topic, balanced or not.
 pub(super) async fn books(context: &Context) -> Result<Value, String> {
     let books: Result<Vec<Value>, Fault> = audit::books(context).await;
     books.map(Value::from).map_err(why)

@@ -9,7 +9,6 @@ use delayq_look::{Check, Limits, Look, Pair, Topics};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Name of a state, and the function that counts the messages in that state.
 type State = (&'static str, fn(&Numbers) -> u64);
 
 /// Checks that the line names after Redis if nothing is wrong.
@@ -32,14 +31,14 @@ pub(super) fn nagios(status: Status, look: Option<&Look>, checks: &[Check], limi
     }
 }
 
-/// Faults, the worst first.
+/// The worst first.
 fn wrong(checks: &[Check]) -> Vec<String> {
     let of = |verdict| checks.iter().filter(move |check| check.verdict == verdict);
     let told = |Check { what, found, .. }: &Check| format!("{what}: {found}");
     of(Judgement::Bad).chain(of(Judgement::Warning)).map(told).collect()
 }
 
-/// Redis; with several nodes, the node with the least room.
+/// With several nodes, the node with the least room.
 fn redis(look: &Look) -> Option<String> {
     let nodes = &look.servers.as_ref()?.as_ref().ok()?.nodes;
     let NodeFacts { address, facts, .. } = nodes.iter().flatten().max_by_key(|node| fullness(node))?;
@@ -90,7 +89,6 @@ fn drained(fleet: &Fleet) -> usize {
     fleet.members.iter().filter(|member| member.drained).count()
 }
 
-/// The check in the text format of Prometheus.
 pub(super) fn prometheus(status: Status, look: Option<&Look>, checks: &[Check]) -> String {
     let mut text = String::new();
     let mut metric = |name: &str, help: &str, values: Vec<(String, f64)>| {
@@ -172,7 +170,6 @@ pub(super) fn prometheus(status: Status, look: Option<&Look>, checks: &[Check]) 
     text.trim_end().to_owned()
 }
 
-/// A table for people.
 pub(super) fn human(output: Output, checks: &[Check]) -> String {
     let mut rows = output.rows(&["check", "status", "found", "what to do"]);
     for Check { what, verdict, found, advice, .. } in checks {

@@ -9,13 +9,9 @@ use delayq_service::Fault;
 use serde_json::json;
 use std::time::Duration;
 
-/// Interval between two reads of the counters.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Follows until Ctrl-C.
-///
-/// # Errors
-/// Redis cannot be used.
+/// Ends at Ctrl-C.
 pub(super) async fn follow(context: &Context, topic: &Topic) -> Result<(), Fault> {
     tokio::select! {
         // Ctrl-C is caught before the first line is printed, so that a reader of the line may end the command.

@@ -6,7 +6,7 @@ use delayq_look::Check;
 use delayq_service::config::Listen;
 use delayq_service::unready;
 
-/// Asks the admin endpoint. No check if no process listens there: the process may run on another host.
+/// No check if no process listens there: the process may run on another host.
 pub(super) async fn check(context: &Context) -> Option<Check> {
     let Listen::At(address) = context.config.admin.listen.clone() else { return None };
     let shown = address.to_string();

@@ -15,11 +15,9 @@ use tokio::time::sleep;
 /// Time for which ready messages are watched: a forwarder or worker reserves within this time.
 const WATCHED: Duration = Duration::from_secs(1);
 
-/// A topic with messages.
 struct Waiting {
     topic: Topic,
     numbers: Numbers,
-    /// Messages are ready, but no consumer reserves any.
     idle: bool,
 }
 
@@ -56,7 +54,6 @@ async fn checks_of(global: &Global, admin: &Admin, topics: &Topics) -> Vec<Check
     checks
 }
 
-/// The topics that a route and workers share.
 async fn shared(admin: &Admin, topics: &Topics, settings: &Settings) -> Vec<Check> {
     let routed = topics.names.iter().filter(|topic| settings.has_route(topic.as_str()));
     let routed: Vec<Topic> = routed.cloned().collect();
@@ -76,7 +73,7 @@ async fn shared(admin: &Admin, topics: &Topics, settings: &Settings) -> Vec<Chec
         .collect()
 }
 
-/// Returns the topics with messages. Topics with ready messages are counted again a moment later.
+/// Topics with ready messages are counted again a moment later.
 async fn waiting(admin: &Admin, topics: &Topics) -> Result<Vec<Waiting>, Error> {
     let with_messages = topics.numbers.iter().filter(|(_, numbers)| numbers.pending() > 0);
     let of = |(topic, numbers): (&Topic, &Numbers)| Waiting {
@@ -96,7 +93,6 @@ async fn waiting(admin: &Admin, topics: &Topics) -> Result<Vec<Waiting>, Error> 
     Ok(all)
 }
 
-/// Returns whether ready messages could be reserved, and no message is leased.
 fn may_be_idle(numbers: &Numbers) -> bool {
     numbers.ready > 0 && numbers.leased == 0 && numbers.paused == 0 && numbers.rate.is_none()
 }

@@ -7,15 +7,12 @@ use delayq_spool::{SpoolError, SpoolReader};
 use std::path::Path;
 use std::time::Duration;
 
-/// Lock file of the spool's single compensator.
 const LEASE: &str = "compensator.lock";
-/// Database of the spool.
 const DATABASE: &str = "spool.db";
 /// A record that has waited for longer points to more than a passing outage.
 const SLOW: Duration = Duration::from_secs(60);
 const START: &str = "start delayq-compensator on this host: systemctl start delayq-compensator";
 
-/// Checks the spool, if configured.
 pub(super) fn check(context: &Context) -> Option<Check> {
     let folder = context.config.spool.folder()?;
     Some(match std::fs::metadata(folder) {
@@ -32,7 +29,7 @@ pub(super) fn check(context: &Context) -> Option<Check> {
     })
 }
 
-/// Checks for a compensator and for waiting records. A lease that can be taken has no holder, and is released at once.
+/// A lease that can be taken has no holder, and is released at once.
 fn reader(folder: &Path) -> Check {
     let shown = folder.display();
     let never = !folder.join(LEASE).exists();

@@ -7,7 +7,6 @@ use clap::{Args, ValueEnum};
 use delayq_compensator::{AsideRow, OutboxKeeper};
 use delayq_service::Fault;
 
-/// Rows read at a time.
 const PAGE: usize = 100;
 
 /// Print rows that are set aside as NDJSON

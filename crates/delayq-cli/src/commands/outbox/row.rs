@@ -8,7 +8,6 @@ use delayq_compensator::{AsideRow, OutboxKeeper};
 use delayq_service::Fault;
 use serde_json::{Value, json};
 
-/// Prints a row, or only the payload.
 pub(super) async fn show(
     keeper: &mut OutboxKeeper,
     number: u64,
@@ -29,7 +28,6 @@ pub(super) async fn show(
     })
 }
 
-/// State of a row that is kept aside.
 pub(super) const fn state(found: &AsideRow) -> &'static str {
     if found.rests { "resting" } else { "rejected" }
 }

@@ -18,10 +18,8 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, BufReader};
 
 /// Maximum length of a line: twice the largest payload in base64, and room for the rest.
 const LONGEST_LINE_BYTES: usize = 4 * 1024 * 1024;
-/// Lines between two updates of the line count on a terminal.
 const COUNTED_EVERY: u64 = 256;
 
-/// The input, and the options for reading.
 pub(crate) struct Many {
     pub(crate) from: PathBuf,
     /// Lines before this line are not put; the first line is 1.
@@ -35,21 +33,16 @@ pub(crate) struct Many {
 /// # Contract
 /// Lines come in order, each once, without line ends, and never empty.
 pub(crate) trait Lines {
-    /// Interprets a line, and carries out everything that the line requests except a put.
     async fn line(&mut self, line: &[u8]) -> Result<Line, LineFault>;
 }
 
-/// An interpreted line.
 pub(crate) enum Line {
-    /// A message to put.
     Put(Box<Message>),
     /// A record of a backup that is not a message; already carried out.
     Record,
-    /// A line that was not requested.
     LeftOut,
 }
 
-/// A line that cannot be served.
 pub(crate) enum LineFault {
     /// The line is refused; all other lines are put.
     Refused(String),
@@ -57,7 +50,6 @@ pub(crate) enum LineFault {
     Stop(Fault),
 }
 
-/// Number of lines by outcome.
 #[derive(Debug, Default, Serialize)]
 struct Summary {
     lines: u64,
@@ -66,7 +58,6 @@ struct Summary {
     /// Lines of a backup that are not messages.
     #[serde(skip_serializing_if = "is_zero")]
     records: u64,
-    /// Lines that were not requested.
     #[serde(skip_serializing_if = "is_zero")]
     left_out: u64,
     /// The first line that may not have been put, because Redis failed or the user interrupted the command.
@@ -81,7 +72,6 @@ struct Run<'c, L> {
     json: bool,
     summary: Summary,
     bar: ProgressBar,
-    /// The reason to stop.
     stop: Option<Fault>,
 }
 
@@ -90,10 +80,6 @@ type Answer = (u64, Result<Put, PutError>);
 // === impl Many ===
 
 impl Many {
-    /// Puts all lines.
-    ///
-    /// # Errors
-    /// The input cannot be read, a line was refused (all other lines are put), or Redis cannot be used.
     pub(crate) async fn run(
         &self,
         context: &Context,
@@ -159,7 +145,7 @@ impl<L: Lines> Run<'_, L> {
         Ok(())
     }
 
-    /// Begins the put of a line; `None` if there is nothing to put.
+    /// `None` if there is nothing to put.
     async fn begin(
         &mut self,
         line: &[u8],

@@ -22,7 +22,6 @@ use delayq_service::put_line::line_of_put;
 use delayq_spool::SpoolReader;
 use serde_json::{Value, json};
 
-/// Records read at a time.
 const PAGE: usize = 100;
 
 /// Print records as NDJSON
@@ -61,7 +60,6 @@ enum Verb {
     ShiftGroup,
 }
 
-/// Result of an export.
 #[derive(Default)]
 struct Tally {
     lines: u64,

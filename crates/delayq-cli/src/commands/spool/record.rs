@@ -11,7 +11,6 @@ use delayq_service::Fault;
 use delayq_spool::SpoolReader;
 use serde_json::{Value, json};
 
-/// A record, waiting or rejected.
 struct Found {
     number: u64,
     spooled_at: UnixMillis,
@@ -19,7 +18,6 @@ struct Found {
     record: Result<AnyRecord, String>,
 }
 
-/// Prints a record, or only the payload.
 pub(super) fn show(
     reader: &SpoolReader,
     number: u64,
@@ -42,7 +40,7 @@ pub(super) fn show(
     })
 }
 
-/// Due time of a put; a delay counts from the attempt, on this host's clock.
+/// A delay counts from the attempt, on this host's clock.
 pub(super) fn due_at(due: Due, tried_at: UnixMillis) -> UnixMillis {
     match due {
         Due::At(due) => due,
@@ -189,7 +187,6 @@ fn tried(at: UnixMillis, of: Fate) -> String {
     format!("{}, {}", time(at), fate(of))
 }
 
-/// A reschedule as a sentence.
 fn changed(change: Reschedule, tried_at: UnixMillis) -> String {
     match change {
         Reschedule::To(due) => format!("to {}", time(due_at(due, tried_at))),

@@ -7,7 +7,6 @@ use delayq::spool::AnyRecord;
 use delayq_service::Fault;
 use delayq_spool::{SpoolError, SpoolReader};
 
-/// Records read at a time.
 const PAGE: usize = 500;
 
 /// Which records.
@@ -30,7 +29,6 @@ pub(super) struct Select {
 // === impl Select ===
 
 impl Select {
-    /// Returns the numbers of the selected records.
     pub(super) fn numbers(&self, reader: &SpoolReader, waiting: bool) -> Result<Vec<u64>, Fault> {
         if !self.all {
             return Ok(self.numbers.clone());
@@ -59,8 +57,7 @@ impl Select {
     }
 }
 
-/// Returns whether a record is of a given topic. Without topics every record matches, even an unreadable record. A
-/// change of a group is of no topic.
+/// Without topics every record matches, even an unreadable record. A change of a group is of no topic.
 pub(super) fn is_of(record: &Result<AnyRecord, String>, topics: &[Topic]) -> bool {
     topics.is_empty()
         || record
@@ -70,7 +67,6 @@ pub(super) fn is_of(record: &Result<AnyRecord, String>, topics: &[Topic]) -> boo
             .is_some_and(|record| topics.contains(&record.topic))
 }
 
-/// Reads all records of a kind, a page at a time.
 pub(super) fn pages<T>(
     page: impl Fn(u64) -> Result<Vec<T>, SpoolError>,
     number: impl Fn(&T) -> u64,

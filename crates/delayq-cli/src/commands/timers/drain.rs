@@ -15,7 +15,6 @@ use serde_json::json;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
-/// Interval between two reads of the drain's progress from etcd and Redis.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Move all shards from a running timer to the others, and keep it without any
@@ -53,7 +52,6 @@ pub(super) struct Undrain {
     name: String,
 }
 
-/// The shards of a timer that is being drained.
 struct Departing {
     name: String,
     /// The shards that the timer pumped before the drain.
@@ -157,7 +155,7 @@ impl Departing {
         Ok(Self { name: name.to_owned(), held: held.collect() })
     }
 
-    /// Number of shards that are still planned for the timer, or have no new owner in Redis.
+    /// Shards still planned for the timer, or without a new owner in Redis.
     async fn left(&self, context: &Context, fleet: &Overview) -> usize {
         let planned = fleet.members.iter().filter(|member| member.name == self.name);
         let planned = planned.map(|member| member.planned).sum();

@@ -11,7 +11,6 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStderr, Command};
 use tokio::task::JoinHandle;
 
-/// Bytes kept of standard error.
 const TAIL_BYTES: usize = 4096;
 /// Time to read standard error after a command has ended: processes started by the command may hold the pipe open for
 /// ever.
@@ -24,15 +23,14 @@ pub(super) struct Running {
     copying: Option<JoinHandle<()>>,
 }
 
-/// The last bytes of a stream.
 #[derive(Clone, Default)]
 struct Tail(Arc<Mutex<VecDeque<u8>>>);
 
 // === impl Running ===
 
 impl Running {
-    /// Starts the command. The separate group shields the command from Ctrl-C on the terminal, because `delayq work`
-    /// waits for the command.
+    /// A group of its own shields the command from Ctrl-C on the terminal, because `delayq work` waits for
+    /// the command.
     pub(super) fn start(
         program: &OsString,
         arguments: &[OsString],
@@ -51,7 +49,7 @@ impl Running {
         Ok(Self { child, tail, copying })
     }
 
-    /// Writes the payload to the command and waits for the end. Returns the exit status and the tail of standard error.
+    /// Returns the exit status and the tail of standard error.
     pub(super) async fn end(&mut self, payload: &[u8]) -> std::io::Result<(ExitStatus, String)> {
         let stdin = self.child.stdin.take();
         let feed = async {
@@ -88,7 +86,7 @@ impl Tail {
         kept.drain(..surplus);
     }
 
-    /// The tail as text; if bytes were cut off, from the beginning of a line.
+    /// If bytes were cut off, from the beginning of a line.
     fn text(&self) -> String {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = &*kept.make_contiguous();
@@ -100,7 +98,6 @@ impl Tail {
     }
 }
 
-/// Copies a command's standard error to this process's standard error until the pipe closes.
 async fn copy(mut stderr: ChildStderr, tail: Tail) {
     let mut bytes = [0; 4096];
     while let Ok(read @ 1..) = stderr.read(&mut bytes).await {

@@ -12,18 +12,16 @@ use std::io::ErrorKind;
 use std::process::ExitStatus;
 use std::sync::Arc;
 
-/// Handles messages; cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Handler {
     command: Arc<[OsString]>,
     output: Output,
 }
 
-/// The outcome of a message.
 pub(super) enum Judgement {
-    /// The message is done: ack.
+    /// Ack.
     Done,
-    /// The attempt failed: release.
+    /// Release.
     Failed {
         /// The reason.
         why: String,

@@ -27,7 +27,6 @@ pub(super) async fn explain(global: &Global, context: &Context, topics: &[Topic]
     }
 }
 
-/// Names the topics that this configuration has a route for.
 fn name_routes(global: &Global, topics: &[Topic]) {
     let Ok(loaded) = load::<WholeConfig>(&global.source(), &Environment::of_process()) else { return };
     let forwarding = loaded.config.forwarding(loaded.locations);

@@ -1,4 +1,4 @@
-//! What `delayq doctor` reports about a deployment with something down.
+//! Findings of `delayq doctor` about a deployment with something down.
 
 use super::{Up, delayq};
 use delayq_tests::binary::Binary;
@@ -9,7 +9,6 @@ use delayq_tests::process::Signal;
 use delayq_tests::redis_server::RedisServer;
 use serde_json::Value;
 
-/// The verdict, finding and advice of each check with this name.
 async fn found(doctor: Binary, what: &str) -> Vec<[String; 3]> {
     let finished = doctor.args(["doctor", "--json"]).run(b"", SHORT).await;
     let checks: Vec<Value> = serde_json::from_str(&finished.stdout).unwrap();

@@ -1,4 +1,4 @@
-//! What `delayq up` forwards, by an option or a configuration.
+//! Forwarding by `delayq up`, set by an option or a configuration.
 
 use super::{Up, delayq, lines};
 use delayq_tests::binary::Binary;

@@ -1,4 +1,4 @@
-//! What `delayq up` takes in from brokers, by a configuration.
+//! Intakes of `delayq up`, by a configuration.
 
 use super::delayq;
 use async_nats::HeaderMap;

@@ -10,7 +10,6 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// The processes that belong to a data folder, by their command lines.
 fn left_running(data: &Path) -> usize {
     let data = data.to_str().unwrap();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
@@ -18,7 +17,6 @@ fn left_running(data: &Path) -> usize {
     processes.map(command).filter(|line| String::from_utf8_lossy(line).contains(data)).count()
 }
 
-/// How many entries a stream of a Redis on this socket has.
 fn entries(socket: &Path, stream: &str) -> usize {
     let xlen = Command::new("redis-cli").arg("-s").arg(socket).args(["XLEN", stream]).output().unwrap();
     String::from_utf8_lossy(&xlen.stdout).trim().parse().unwrap()

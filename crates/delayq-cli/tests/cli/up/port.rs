@@ -9,7 +9,7 @@ use std::net::TcpListener;
 async fn programs_find_a_redis_on_the_port_that_they_were_given() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let up = Up::start(&["--port", &port.to_string()]).await;
-    // The lines to paste follow the one that says that it is up.
+    // The lines to paste follow the line that reports the start.
     wait_until("the lines to paste", SHORT, || async { up.process.tail().contains("shell:") }).await;
     let (printed, data) = (up.process.tail(), up.data());
     for line in ["REDIS_URL", "Rust:", "Python:", "Node:", "Go:", "shell:"] {

@@ -1,4 +1,4 @@
-//! `delayq up --redis-cluster` and `--redis-nodes`: there are several private Redises.
+//! `delayq up --redis-cluster` and `--redis-nodes`, with several private Redises.
 
 use super::{delayq, lines};
 use delayq_tests::binary::{Binary, Finished};
@@ -13,14 +13,12 @@ fn up(data: &Path, args: &[&str]) -> Binary {
     Binary::new("delayq").args(["up", "--forward", "now=file", "--data"]).arg(data).args(args)
 }
 
-/// What a command prints that succeeds.
 async fn done(data: &Path, args: &[&str]) -> String {
     let Finished { code, stdout, stderr } = delayq(data, args).run(b"", SHORT).await;
     assert_eq!(code, Some(0), "{args:?}: {stdout}\n{stderr}");
     stdout
 }
 
-/// Of each node, its shards in their order, and how many ids are remembered in them.
 async fn by_node(data: &Path) -> BTreeMap<String, (Vec<u64>, u64)> {
     let shards: Vec<Value> = serde_json::from_str(&done(data, &["shards", "--json"]).await).unwrap();
     let mut nodes = BTreeMap::<_, (Vec<u64>, u64)>::new();
@@ -32,8 +30,8 @@ async fn by_node(data: &Path) -> BTreeMap<String, (Vec<u64>, u64)> {
     nodes
 }
 
-/// Three lives of a folder with several shards on each of three Redises: each delivers what is put, on every Redis, and
-/// keeps what the others left.
+/// Three lives of a folder with several shards on each of three Redises: each life delivers new messages on
+/// every Redis, and keeps the messages of the lives before.
 async fn keeps_everything(data: &Path, first: &[&str], doctor_says: &str) {
     let lives = [(first, Signal::KILL), (&[], Signal::INT), (&[], Signal::KILL)];
     for (life, (args, signal)) in lives.into_iter().enumerate() {
@@ -65,7 +63,7 @@ async fn a_private_cluster_keeps_everything_over_a_kill() {
 #[tokio::test]
 async fn private_independent_redises_keep_everything_over_a_kill_and_each_its_shards() {
     let folder = Folder::new("up");
-    // Once on sockets, and once on ports with a password, where the path is too long for sockets.
+    // Once on sockets, and once on ports with a password, since the second path is too long for sockets.
     for data in [folder.join("data"), folder.join(&"long".repeat(30))] {
         keeps_everything(&data, &["--redis-nodes", "3", "--shards", "12"], "node c (").await;
         let mut process = up(&data, &[]).start();
@@ -86,7 +84,7 @@ async fn a_folder_keeps_the_redises_that_it_was_made_with() {
         assert!(finished.stderr.contains(why), "{args:?}: {}", finished.stderr);
     };
     let (cluster, nodes) = (["--redis-cluster", "3"], ["--redis-nodes", "2"]);
-    // What is refused leaves a new folder as it is: it may still become any.
+    // A refusal leaves a new folder unchanged, still open to any shape.
     let (one, two) = (folder.join("one"), folder.join("two"));
     for data in [&one, &two] {
         for shape in [cluster, nodes] {

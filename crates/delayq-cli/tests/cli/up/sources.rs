@@ -1,4 +1,4 @@
-//! Where recorded writes come from: one that cannot be used stops nothing else.
+//! Sources of recorded writes: an unusable source stops nothing else.
 
 use super::delayq;
 use delayq_tests::binary::Binary;
@@ -11,7 +11,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 async fn a_spool_that_cannot_be_used_does_not_stop_the_timer() {
     let folder = Folder::new("up");
     let data = folder.join("data");
-    // A folder of `up` is its user's alone.
+    // A folder of `up` is closed to other users.
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data.join("spool")).unwrap();
     std::fs::write(data.join("spool/spool.db"), "this is no database".repeat(1000)).unwrap();
     let mut up = Binary::new("delayq").args(["up", "--no-etcd", "--data"]).arg(&data).start();

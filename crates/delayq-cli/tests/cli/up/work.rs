@@ -1,4 +1,4 @@
-//! `delayq work`: what it does with messages, and how it ends.
+//! `delayq work`: outcomes of messages, and the ends of a run.
 
 use super::Up;
 use delayq_tests::deadline::{SHORT, wait_until};
@@ -115,7 +115,7 @@ async fn two_signals_at_one_instant_do_not_leave_a_message_leased() {
 #[tokio::test]
 async fn a_hard_stop_leaves_no_orphan() {
     let up = Up::start(&[]).await;
-    // Both hold the pipe: it closes when the command and its own child have ended.
+    // Both processes hold the pipe, which closes when the command and its own child have ended.
     let pipe = up.folder.join("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let script = format!("exec 9>'{}'; sleep 1000 & echo begun; wait", pipe.display());

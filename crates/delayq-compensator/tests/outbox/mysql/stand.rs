@@ -12,16 +12,13 @@ pub(crate) struct Stand {
     readers: Readers,
 }
 
-/// A connection of a producer.
 pub(crate) struct Database(pub(crate) Conn);
 
-/// A statement that puts messages with these numbers.
 pub(crate) fn put(numbers: Range<u64>) -> String {
     let rows: Vec<_> = numbers.map(|n| format!("('orders', 'm{n}', '2037-01-01', 'body of {n}')")).collect();
     format!("INSERT INTO delayq_outbox (topic, id, due, payload) VALUES {}", rows.join(", "))
 }
 
-/// Statements that replace the payload of each row by an expression.
 pub(crate) fn payload_by(expression: &str) -> String {
     format!(
         "RENAME TABLE delayq_outbox TO base; CREATE VIEW delayq_outbox AS SELECT seq, added, verb, topic, id, group_id, due, \
@@ -66,12 +63,11 @@ impl DerefMut for Stand {
 // === impl Database ===
 
 impl Database {
-    /// Runs statements.
     pub(crate) async fn run(&mut self, statements: &str) {
         self.0.query_drop(statements).await.unwrap();
     }
 
-    /// Creates a user with the rights that a compensator needs, whose statements may take a second; its URL.
+    /// Creates a user with the rights of a compensator and a statement limit of one second; returns the URL.
     pub(crate) async fn limited_user(&mut self, url: &str) -> String {
         self.run(
             "CREATE USER 'delayq'@'%' WITH MAX_STATEMENT_TIME 1; \
@@ -81,7 +77,6 @@ impl Database {
         url.replace("root@", "delayq@")
     }
 
-    /// The number that a statement answers with.
     pub(crate) async fn number(&mut self, statement: &str) -> u64 {
         self.0.query_first(statement).await.unwrap().unwrap()
     }

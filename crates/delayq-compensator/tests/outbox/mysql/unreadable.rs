@@ -1,4 +1,4 @@
-//! A row that cannot be read, or is no write, holds up no other.
+//! An unreadable or invalid row holds up no other row.
 
 use super::stand::{Stand, payload_by, put};
 use delayq_tests::deadline::{LONG, wait_until};
@@ -33,7 +33,7 @@ async fn a_row_larger_than_the_servers_packets_is_put_and_blocks_no_other() {
     database
         .run("INSERT INTO delayq_outbox (topic, id, payload) VALUES ('orders', 'large', REPEAT('x', 200000))")
         .await;
-    // For connections to come.
+    // Applies to later connections.
     database.run("SET GLOBAL max_allowed_packet = 131072").await;
     let reader = stand.read();
     stand.is_settled(6).await;
@@ -46,7 +46,6 @@ async fn a_row_that_the_database_cannot_hand_over_is_set_aside_and_blocks_no_oth
     let stand = Stand::start().await;
     let mut database = stand.database().await;
     database.run(&put(0..100)).await;
-    // A row whose payload is an error.
     database.run(&payload_by("IF(id = 'm77', (SELECT 1 UNION SELECT 2), payload)")).await;
     let reader = stand.read();
     stand.is_settled(99).await;

@@ -1,11 +1,12 @@
-//! The options of the calls, and the values that no option takes for another.
+//! The options of the calls, and values that every option refuses.
 
 use super::Number;
 use delayq_core::limits::MAX_IDS_A_CALL;
 use delayq_core::policy::{MAX_LEASE_MS, MAX_SPAN_MS};
 use serde::Serialize;
 
-/// Values that nobody means by any option, by name: every client tries each on every option that the type system lets pass.
+/// Values without a meaning for any option, by name: every client tries each on every option that the type
+/// system admits.
 pub(super) const ODD: [&str; 16] = [
     "null",
     "NaN",
@@ -25,7 +26,6 @@ pub(super) const ODD: [&str; 16] = [
     "true",
 ];
 
-/// One option of a call.
 #[derive(Serialize)]
 pub(super) struct Opt {
     call: &'static str,
@@ -39,7 +39,6 @@ pub(super) struct Opt {
     words: &'static [&'static str],
 }
 
-/// Every option of every call.
 pub(super) fn options() -> Vec<Opt> {
     let mut all = Vec::new();
     for (call, listed) in CALLS {
@@ -68,7 +67,6 @@ pub(super) fn options() -> Vec<Opt> {
 
 const MESSAGE: [(&str, &str); 3] = [("topic", "topic"), ("id", "id"), ("group", "group")];
 
-/// Each option with its kind: a kind of name, or a type.
 const CALLS: &[(&str, &[(&str, &str)])] = &[
     (
         "put",

@@ -8,7 +8,6 @@ use delayq_core::url::FORMS;
 use delayq_core::verbs::words::{LOST, WORDS};
 use std::fmt::Write;
 
-/// Every table in one file.
 pub(super) fn protocol() -> String {
     let mut text = format!(
         "// The tables of the protocol: limits, names, states, words, URLs, settings.\n\
@@ -28,7 +27,6 @@ pub(super) fn protocol() -> String {
     text
 }
 
-/// A block of constants with their values aligned.
 fn block(text: &mut String, constants: impl Iterator<Item = (String, String)>) {
     let constants: Vec<_> = constants.collect();
     let widest = constants.iter().map(|(name, _)| name.len()).max().unwrap_or(0);

@@ -15,7 +15,6 @@ const BACKOFF: &str = "
 export type Backoff = { kind: \"fixed\" | \"exponential\" | \"list\"; delaysMs: readonly number[] };
 ";
 
-/// Every table in one module.
 pub(super) fn protocol() -> String {
     let mut text = format!(
         "/**\n * The tables of the protocol: limits, names, states, words, URLs, settings.\n *\n * Written from the tables of delayq-core, never by hand: {HOW}.\n */\n\n"

@@ -13,7 +13,6 @@ fn head(about: &str) -> String {
     format!("\"\"\"{about}\n\nWritten from the tables of delayq-core, never by hand: {HOW}.\n\"\"\"\n\n")
 }
 
-/// Limits, names, states, words and the forms of settings.
 pub(super) fn protocol() -> String {
     let mut text =
         head("The tables of the protocol: limits, names, states, words, refusals, URLs, forms of settings.");
@@ -143,7 +142,6 @@ fn forms(text: &mut String) {
     text.push_str("}\n");
 }
 
-/// The fields of a policy.
 pub(super) fn settings() -> String {
     let mut text = head("The settings of a topic, as fields of a policy.");
     text.push_str(
@@ -199,7 +197,6 @@ fn tuple(items: &[&str]) -> String {
     }
 }
 
-/// A number with its thousands apart.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let parts: Vec<_> =

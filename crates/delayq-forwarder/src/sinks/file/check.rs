@@ -15,7 +15,7 @@ pub(super) fn folder(dir: &Path) -> Result<(), CheckError> {
     Ok(())
 }
 
-/// The path of a destination, if inside the folder.
+/// Must be inside the folder.
 pub(super) fn path(dir: &Path, destination: &str) -> Result<PathBuf, String> {
     let within = Path::new(destination);
     // File systems reject longer names.

@@ -83,7 +83,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Appends lines to a file and fsyncs the file. After an error the file is closed; the next batch reopens it.
+/// Also fsyncs. After an error the file is closed; the next batch reopens it.
 fn append(
     config: &FileConfig,
     open: &Mutex<BTreeMap<PathBuf, Arc<Mutex<Appender>>>>,
@@ -173,7 +173,7 @@ fn head(mut file: &File, length: u64) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// Length of a file up to its last whole line.
+/// Up to the last whole line.
 fn whole_lines(mut file: &File) -> io::Result<u64> {
     const BLOCK: u64 = 64 * 1024;
     let mut end = file.metadata()?.len();

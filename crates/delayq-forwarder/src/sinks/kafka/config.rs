@@ -58,7 +58,6 @@ impl Default for KafkaConfig {
 }
 
 impl KafkaConfig {
-    /// The PEM files of the section.
     pub(super) fn pem_files(&self) -> PemFiles<'_> {
         let off = (!self.tls).then_some(("tls", "`tls` is false"));
         PemFiles { ca: self.ca.as_deref(), cert: self.cert.as_deref(), key: self.key.as_deref(), off }

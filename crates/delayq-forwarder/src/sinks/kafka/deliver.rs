@@ -35,7 +35,7 @@ impl KafkaSink {
         Ok(sink)
     }
 
-    /// The client's settings; reads the password again.
+    /// Reads the password again.
     fn settings(&self) -> Result<ClientConfig, String> {
         let config = &self.config;
         let mut settings = config.access().settings("delayq-forwarder")?;
@@ -120,7 +120,7 @@ impl Sink for KafkaSink {
     }
 }
 
-/// Hands a record to the client. An immediate refusal is reported at once.
+/// An immediate refusal is reported at once.
 fn send(open: &Open, parcel: &Parcel, pending: Box<Pending>) {
     if let Err(why) = kafka_topic(&parcel.destination) {
         return pending.put(Outcome::rejected(why));

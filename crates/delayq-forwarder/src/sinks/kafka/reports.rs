@@ -57,7 +57,6 @@ impl Pending {
         self.outcomes.put(self.index, outcome);
     }
 
-    /// The meaning of an error for its record.
     pub(super) fn failed(&self, error: &KafkaError, words: &KafkaWords) {
         self.put(meaning(error, self.chosen, words));
     }

@@ -13,7 +13,6 @@ use tokio::task::AbortHandle;
 
 #[derive(Debug, PartialEq)]
 pub(super) enum Ack {
-    /// The stream stored the message.
     Stored,
     Duplicate,
     /// No stream has this subject.
@@ -22,7 +21,7 @@ pub(super) enum Ack {
     Nonsense(String),
 }
 
-/// The acks of one connection, read until this value is dropped.
+/// Read until dropped.
 pub(super) struct Acks {
     prefix: String,
     next_call: AtomicU64,
@@ -30,7 +29,7 @@ pub(super) struct Acks {
     reading: AbortHandle,
 }
 
-/// Publications whose acks are awaited together. Dropping the call ignores later acks.
+/// Dropping the call ignores later acks.
 pub(super) struct Call<'a> {
     acks: &'a Acks,
     number: u64,
@@ -50,7 +49,6 @@ struct Body {
 // === impl Acks ===
 
 impl Acks {
-    /// Subscribes, and starts the reading task.
     pub(super) async fn start(client: &Client) -> Result<Self, SubscribeError> {
         let prefix = client.new_inbox();
         let subscriber = client.subscribe(format!("{prefix}.*.*")).await?;
@@ -76,7 +74,6 @@ impl Drop for Acks {
 // === impl Call ===
 
 impl Call<'_> {
-    /// The subject for the ack of the publication at this index.
     pub(super) fn reply(&self, index: usize) -> Subject {
         format!("{}.{}.{index}", self.acks.prefix, self.number).into()
     }
@@ -105,7 +102,7 @@ impl Ack {
     }
 }
 
-/// Reads acks; the index begins at byte `index_at` of a subject.
+/// The index begins at byte `index_at` of a subject.
 async fn read(mut subscriber: Subscriber, index_at: usize, calls: Calls) {
     // Acks arrive in the order of the publications: most belong to the same call as the previous ack.
     let mut last: Option<(u64, Arc<Answers<Ack>>)> = None;
@@ -120,7 +117,7 @@ async fn read(mut subscriber: Subscriber, index_at: usize, calls: Calls) {
     }
 }
 
-/// The call and the index at the end of a subject.
+/// At the end of a subject.
 fn call_and_index(subject: &str, at: usize) -> Option<(u64, usize)> {
     let (call, index) = subject.get(at..)?.split_once('.')?;
     Some((call.parse().ok()?, index.parse().ok()?))

@@ -37,14 +37,13 @@ struct Open {
     refusals: Refusals,
 }
 
-/// Parcels published together, with or without the id that deduplicates repeats.
+/// With or without the id that deduplicates repeats.
 struct Load<'a> {
     parcels: &'a [Parcel],
     indices: Vec<usize>,
     with_id: bool,
 }
 
-/// The outcomes of a call, with counts of missing and failed parcels.
 struct Tracked<'a> {
     outcomes: &'a Outcomes,
     missing: AtomicUsize,
@@ -202,7 +201,7 @@ impl Sink for NatsSink {
     }
 }
 
-/// Publishes, and hands out acks until the last ack or the deadline.
+/// Hands out acks until the last ack or the deadline.
 async fn publish(
     open: &Open,
     load: Load<'_>,
@@ -242,7 +241,7 @@ async fn publish(
     }
 }
 
-/// Sends one publication; `known` is the previous subject.
+/// `known` is the previous subject.
 async fn send(
     client: &Client,
     known: &mut Option<Subject>,
@@ -263,7 +262,7 @@ async fn send(
     sent.map_err(|error| refused(&error))
 }
 
-/// The output of `work`, unless the deadline comes first.
+/// `None` if the deadline comes first.
 async fn before<T>(over: Pin<&mut Sleep>, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
@@ -282,7 +281,6 @@ fn outcome(ack: Ack) -> Outcome {
     }
 }
 
-/// The meaning of the client's own refusal for a message.
 fn refused(error: &PublishError) -> Outcome {
     match error.kind() {
         PublishErrorKind::MaxPayloadExceeded | PublishErrorKind::InvalidSubject => {

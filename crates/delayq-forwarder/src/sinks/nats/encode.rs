@@ -5,10 +5,7 @@ use async_nats::{HeaderMap, HeaderName, HeaderValue};
 use delayq_service::brokers::commands_nats;
 use std::str::FromStr;
 
-/// The headers of a parcel.
-///
-/// # Errors
-/// Why NATS cannot carry a header.
+/// The error names the header that NATS cannot carry.
 pub(super) fn headers(parcel: &Parcel) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     // Names and values are plain ASCII and need no check.

@@ -13,7 +13,6 @@ impl Refusals {
         Self(watch::Sender::new(None))
     }
 
-    /// Notes events of the connection.
     pub(super) fn hear(&self, event: &Event) {
         if let Event::ServerError(ServerError::Other(words)) = event
             && words.to_lowercase().contains("permissions violation")
@@ -26,7 +25,6 @@ impl Refusals {
         self.0.borrow().clone()
     }
 
-    /// Waits until a refusal contains this text.
     pub(super) async fn of(&self, part: &str) -> String {
         let mut words = self.0.subscribe();
         let found = words.wait_for(|words| words.as_ref().is_some_and(|words| words.contains(part))).await;

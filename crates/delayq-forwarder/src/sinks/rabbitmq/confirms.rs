@@ -22,16 +22,14 @@ const HOLD: Duration = Duration::from_millis(50);
 /// Topic, group and id of a message; the group is empty unless part of the name.
 type Name = (String, String, String);
 
-/// A published parcel: its confirm, or why the parcel was not sent.
+/// An error tells why the parcel was not sent.
 pub(super) type Published = Result<PublisherConfirm, Outcome>;
 
 pub(super) struct Confirms<'a> {
     parcels: &'a [Parcel],
     outcomes: &'a Outcomes,
     silent: Outcome,
-    /// Parcels without a confirm.
     missing: Vec<bool>,
-    /// Acks held back, and acks held back since before the last check.
     held: Vec<usize>,
     sure: Vec<usize>,
     returned: HashMap<Name, Outcome>,
@@ -56,7 +54,7 @@ impl<'a> Confirms<'a> {
         }
     }
 
-    /// Collects confirms until the last or the deadline. Returns whether the channel is reusable.
+    /// Until the last confirm or the deadline. Returns whether the channel is reusable.
     pub(super) async fn collect(mut self, published: Vec<Published>, deadline: Instant) -> bool {
         let mut waiting = FuturesUnordered::new();
         for (index, published) in published.into_iter().enumerate() {
@@ -81,7 +79,7 @@ impl<'a> Confirms<'a> {
         self.end()
     }
 
-    /// Notes a confirm and its attached message, which may be any parcel of this call.
+    /// The attached message may be any parcel of this call.
     fn note(&mut self, index: usize, confirmation: Confirmation) {
         let back = match confirmation {
             Confirmation::Ack(back) => {
@@ -113,7 +111,7 @@ impl<'a> Confirms<'a> {
         self.failed.push((index, outcome));
     }
 
-    /// Stores the acks of messages that can no longer be returned.
+    /// These messages can no longer be returned.
     fn put_sure(&mut self) {
         for index in std::mem::replace(&mut self.sure, std::mem::take(&mut self.held)) {
             let about = &self.parcels[index].about;

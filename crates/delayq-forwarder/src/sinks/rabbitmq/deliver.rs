@@ -35,7 +35,6 @@ impl RabbitmqSink {
         Self { config, patience: deadline.mul_f64(0.8), open: Mutex::default() }
     }
 
-    /// An idle or new channel.
     async fn channel(&self) -> Result<Channel, String> {
         let mut open = self.open.lock().await;
         open.free.retain(|channel| channel.status().connected());
@@ -66,7 +65,7 @@ impl RabbitmqSink {
         published.map_err(|error| Outcome::down(error.to_string()))
     }
 
-    /// Sends all parcels, then collects the confirms. Keeps the channel if every confirm arrived.
+    /// Keeps the channel if every confirm arrived.
     async fn deliver_by(
         &self,
         parcels: &[Parcel],

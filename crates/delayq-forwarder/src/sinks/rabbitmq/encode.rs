@@ -7,7 +7,7 @@ use lapin::types::{AMQPValue, FieldTable};
 
 const PERSISTENT: u8 = 2;
 
-/// The properties of a parcel: persistent, with every header, and the matching AMQP properties.
+/// Persistent, with every header, and the matching AMQP properties.
 pub(super) fn properties(parcel: &Parcel, priority: Option<u8>) -> BasicProperties {
     let mut headers = FieldTable::default();
     for (name, value) in parcel.all_headers().filter(|(name, _)| !routes_rabbitmq(name)) {

@@ -41,7 +41,7 @@ pub(super) async fn check(
     Ok(warnings)
 }
 
-/// An answer as text; `None`: this user lacks the permission.
+/// `None`: this user lacks the permission.
 async fn text(link: &RedisLink, command: &Cmd) -> Result<Option<String>, CheckError> {
     match link.run(command).await {
         Err(error) if code(&error) == Some("NOPERM") => Ok(None),

@@ -16,24 +16,19 @@ pub(super) struct RedisLink {
 
 impl RedisLink {
     /// Uses RESP2, which every Redis and proxy understands.
-    ///
-    /// # Errors
-    /// The password or the certificate cannot be read.
     pub(super) fn new(config: &RedisConfig, deadline: Duration) -> Result<Self, String> {
         Ok(Self { link: Link::new(deployment::link(config)?.deadline(deadline).resp2(true)) })
     }
 
-    /// The address, without its password.
     pub(super) fn address(&self) -> &str {
         self.link.address()
     }
 
-    /// Runs one command.
     pub(super) async fn run(&self, command: &Cmd) -> Result<Value, Error> {
         self.link.run(command).await
     }
 
-    /// Runs one command for each parcel with a permitted key.
+    /// Rejects parcels with a forbidden key.
     pub(super) async fn deliver(
         &self,
         parcels: &[Parcel],
@@ -75,7 +70,7 @@ impl RedisLink {
         }
     }
 
-    /// The outcome of an error for one parcel. Redis gives these codes before writing anything.
+    /// Redis gives these codes before writing anything.
     fn failed(&self, error: &Error) -> Outcome {
         let reason = self.reason(error);
         match code(error) {
@@ -89,11 +84,7 @@ impl RedisLink {
     }
 }
 
-/// Checks that messages may be delivered to a key. Keys of a deployment, which begin with `{NAMESPACE:SHARD}:`, are
-/// refused.
-///
-/// # Errors
-/// Why the key is refused.
+/// Refuses keys of a deployment, which begin with `{NAMESPACE:SHARD}:`.
 pub(super) fn check_key(text: &str) -> Result<(), String> {
     let tag = text.strip_prefix('{').and_then(|rest| rest.split_once("}:"));
     let shard = tag.and_then(|(tag, _)| tag.rsplit_once(':')).map(|(_, shard)| shard);
@@ -106,7 +97,6 @@ pub(super) fn check_key(text: &str) -> Result<(), String> {
     }
 }
 
-/// The error code in an answer of Redis.
 pub(super) fn code(error: &Error) -> Option<&str> {
     match error {
         Error::Redis { code, .. } => Some(code),

@@ -4,7 +4,7 @@ use super::url::url;
 use crate::CheckError;
 use reqwest::Url;
 
-/// Checks that a destination has a URL. Returns warnings.
+/// Returns warnings.
 pub(super) fn check(base: &Url, destination: Option<&str>, signed: bool) -> Result<Vec<String>, CheckError> {
     url(base, destination.unwrap_or_default()).map_err(CheckError::Refused)?;
     let mut warnings = Vec::new();

@@ -45,7 +45,6 @@ impl Default for WebhookConfig {
 }
 
 impl WebhookConfig {
-    /// The PEM files of the section.
     pub(super) fn pem_files(&self) -> PemFiles<'_> {
         let off = self.url.starts_with("http://").then_some(("url", "`url` does not begin with https"));
         PemFiles { ca: self.ca.as_deref(), cert: self.cert.as_deref(), key: self.key.as_deref(), off }

@@ -33,9 +33,7 @@ struct Call<'a> {
     parcels: &'a [Parcel],
     outcomes: &'a Outcomes,
     until: Instant,
-    /// The first parcel not started.
     next: AtomicUsize,
-    /// The first failure of the endpoint as a whole.
     failure: OnceLock<Outcome>,
 }
 
@@ -149,7 +147,7 @@ fn unanswered(error: &reqwest::Error) -> Outcome {
     }
 }
 
-/// An error with its causes: reqwest prints only the outermost.
+/// reqwest prints only the outermost cause.
 fn whole(error: &reqwest::Error) -> String {
     let (mut text, mut cause) = (error.to_string(), std::error::Error::source(error));
     while let Some(inner) = cause {
@@ -184,7 +182,7 @@ async fn outcome(mut response: Response) -> Outcome {
     }
 }
 
-/// The blame for a status; `None`: the status will never change.
+/// `None`: the status will never change.
 fn blame(status: StatusCode) -> Option<Blame> {
     match status.as_u16() {
         // The endpoint is busy, or refuses the login, which concerns every message.
@@ -195,7 +193,7 @@ fn blame(status: StatusCode) -> Option<Blame> {
     }
 }
 
-/// This host's clock in seconds: receivers compare signatures with their clock.
+/// Receivers compare signatures with their clock.
 fn unix_secs() -> u64 {
     host_now().get() / 1000
 }

@@ -40,7 +40,6 @@ const RESERVED: [&str; 26] = [
     "x-rewrite-url",
 ];
 
-/// The percent-encoded characters of an idempotency key in a header.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 pub(super) struct Login {
@@ -51,10 +50,7 @@ pub(super) struct Login {
 // === impl Login ===
 
 impl Login {
-    /// Reads the credentials of a sink.
-    ///
-    /// # Errors
-    /// A secret that cannot be read, or that HTTP cannot carry.
+    /// The error names a secret that cannot be read, or that HTTP cannot carry.
     pub(super) fn read(config: &WebhookConfig) -> Result<Self, String> {
         let mut login = Self { mac: None, bearer: None };
         if let Some(secret) = &config.secret {
@@ -69,7 +65,6 @@ impl Login {
         Ok(login)
     }
 
-    /// Adds signature and token to a request.
     pub(super) fn sign(&self, headers: &mut HeaderMap, unix_secs: u64, body: &[u8]) {
         if let Some(mac) = &self.mac {
             let value = HeaderValue::try_from(signature(mac.clone(), unix_secs, body));
@@ -81,10 +76,7 @@ impl Login {
     }
 }
 
-/// The headers of a request, with spare capacity for a login.
-///
-/// # Errors
-/// The header that HTTP cannot carry.
+/// With spare capacity for a login. The error names the header that HTTP cannot carry.
 pub(super) fn headers(parcel: &Parcel) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::with_capacity(12 + parcel.headers.len());
     let wrong = |name: &str, error: String| format!("HTTP cannot carry the header {name}: {error}");

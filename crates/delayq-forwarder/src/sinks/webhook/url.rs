@@ -9,10 +9,7 @@ use reqwest::Url;
 /// Maximum nested encodings; deeper nesting is refused.
 const MAX_LAYERS: usize = 4;
 
-/// Builds the URL of a destination.
-///
-/// # Errors
-/// Why the path is not below the base.
+/// The error tells why the path is not below the base.
 pub(super) fn url(base: &Url, destination: &str) -> Result<Url, String> {
     if destination.is_empty() {
         return Ok(base.clone());
@@ -31,7 +28,6 @@ pub(super) fn url(base: &Url, destination: &str) -> Result<Url, String> {
     if within { Ok(url) } else { Err(refusal("it leaves it")) }
 }
 
-/// True if the path of a URL begins with the segments of the base.
 fn is_below(base: &Url, url: &Url) -> bool {
     let mut segments = url.path().trim_start_matches('/').split('/');
     let own = base.path().trim_matches('/');

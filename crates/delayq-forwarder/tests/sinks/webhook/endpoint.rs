@@ -41,7 +41,6 @@ pub(super) struct Endpoint {
 #[derive(Default)]
 pub(super) struct Script {
     pub(super) answers: Mutex<HashMap<String, String>>,
-    /// The default answer; `None`: 204.
     pub(super) otherwise: Mutex<Option<String>>,
     pub(super) delay: Duration,
     pub(super) token: Option<&'static str>,
@@ -52,7 +51,6 @@ pub(super) struct Script {
     pub(super) max_waiting: AtomicUsize,
 }
 
-/// Reads a request; `None` if the connection ends first.
 async fn read(stream: &mut (impl AsyncRead + Unpin), buffer: &mut Vec<u8>) -> Option<(String, Request)> {
     let end = loop {
         if let Some(end) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -222,7 +220,6 @@ pub(super) async fn encrypted(certificate: &Certificate) -> Endpoint {
     with_tls(certificate, ServerConfig::builder().with_no_client_auth()).await
 }
 
-/// An endpoint that asks for a client's certificate of this authority.
 pub(super) async fn asking(certificate: &Certificate, authority: &Path) -> Endpoint {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(authority).unwrap()).unwrap();

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-/// The queues of a pool, by namespace.
+/// By namespace.
 pub(super) async fn info(ask: &Ask) -> Answer {
     let pool = ask.query.text("pool").filter(|pool| !pool.is_empty()).unwrap_or(DEFAULT_POOL);
     let Some(app) = ask.lmstfy.pools.get(pool) else { return Ok(reply::empty(200)) };

@@ -5,7 +5,7 @@ use crate::lmstfy::reply;
 use axum::http::{HeaderValue, Method, header};
 use axum::response::Response;
 
-/// A call. Names are of a namespace, and a token.
+/// Names are of a namespace, and a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Info,
@@ -27,13 +27,12 @@ pub(super) enum Act {
 // === impl Act ===
 
 impl Act {
-    /// True if the call needs an account, where there are any.
     pub(super) const fn needs_account(&self) -> bool {
         !matches!(self, Self::Info | Self::Version | Self::Metrics | Self::Pools | Self::AccessLog)
     }
 }
 
-/// The act of a request; `None`: there is none.
+/// `None` for an unknown call.
 pub(super) fn found(method: &Method, path: &str) -> Option<Act> {
     let segments = segments(path)?;
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();

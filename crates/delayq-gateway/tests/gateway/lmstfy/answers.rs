@@ -1,4 +1,4 @@
-//! Answers recorded from lmstfy at 725f59e, compared byte for byte: statuses, types, texts, the order of keys and of checks.
+//! Answers recorded from lmstfy at 725f59e, compared byte for byte, with the order of keys and checks.
 
 use super::scene::{Ports, Scene};
 use crate::stage::Answer;
@@ -9,7 +9,7 @@ const JSON: &str = "application/json; charset=utf-8";
 /// A request, and the answer; `*` stands for letters and digits.
 type Row = (&'static str, &'static str, &'static str, u16, &'static str);
 
-/// True if the text is the pattern, with letters or digits for each `*`.
+/// True if the text equals the pattern, with letters or digits for each `*`.
 fn fits(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };

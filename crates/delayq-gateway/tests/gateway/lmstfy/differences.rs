@@ -1,4 +1,4 @@
-//! The differences from lmstfy, in the order of `docs/guides/lmstfy.md`. `keys.rs` has those of tokens and limits.
+//! The differences from lmstfy, in the order of `docs/guides/lmstfy.md`; `keys.rs` has tokens and limits.
 
 use super::scene::Scene;
 use crate::stage::Answer;
@@ -111,7 +111,7 @@ async fn a_job_that_is_due_at_its_end_lives_a_second_longer() {
     let delayed = scene.stage.deployment.admin.page(listing, None, 1).await.unwrap().messages;
     let envelope = delayed[0].envelope.as_ref().unwrap();
     let life = envelope.expires.unwrap().get() - envelope.due.get();
-    // The due time is counted from the moment at which Redis had the job.
+    // The due time counts from the moment at which Redis had the job.
     assert!((1..=1000).contains(&life), "{life} ms");
 }
 

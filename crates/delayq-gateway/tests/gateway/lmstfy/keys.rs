@@ -54,7 +54,6 @@ async fn each_token_has_a_limit_of_its_own_for_all_gateways_together() {
     let put =
         async |ports: &super::scene::Ports| Answer::of(ports.call(Method::PUT, "/api/ns/q").body("x")).await;
     put(&scene.ports).await.with(201);
-    // A call without effect does not count.
     scene.put("/api/ns/q?delay=x", "").await.with(400);
     put(&other).await.with(201);
     let refused = put(&scene.ports).await;
@@ -68,7 +67,6 @@ async fn each_token_has_a_limit_of_its_own_for_all_gateways_together() {
     scene.get("/api/ns/q").await.with(200);
     let text = scene.get("/api/ns/q").await.with(429)["msg"].to_string();
     assert!(text.contains("consume reach the limit rate"), "{text}");
-    // Neither another token nor another call is limited.
     for _ in 0..5 {
         Answer::of(scene.ports.call_as(&free, Method::PUT, "/api/ns/q").body("x")).await.with(201);
         scene.get("/api/ns/q/peek").await.with(200);

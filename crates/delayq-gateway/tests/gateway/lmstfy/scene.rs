@@ -5,13 +5,11 @@ use delayq_tests::deadline::SHORT;
 use reqwest::{Client, Method, RequestBuilder};
 use serde_json::Value;
 
-/// A deployment with a gateway that serves lmstfy's API.
 pub(crate) struct Scene {
     pub(crate) stage: Stage,
     pub(crate) ports: Ports,
 }
 
-/// The ports of a gateway, and a token.
 pub(crate) struct Ports {
     pub(crate) api: String,
     pub(crate) admin: String,
@@ -19,7 +17,6 @@ pub(crate) struct Ports {
     client: Client,
 }
 
-/// The settings of a gateway that serves lmstfy's API: those of `[gateway]`, and further ones.
 fn settings(gateway: &str, more: &str) -> String {
     format!(
         "{gateway}[lmstfy]\nenabled = true\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n{more}"
@@ -33,7 +30,6 @@ impl Scene {
         Self::with("", "").await
     }
 
-    /// The same with these further settings of `[gateway]` and of `[lmstfy]`. A token for `ns` is there.
     pub(crate) async fn with(gateway: &str, more: &str) -> Self {
         let mut stage = Stage::start(&settings(gateway, more)).await;
         let mut ports = Ports::of(&mut stage.gateway).await;
@@ -41,7 +37,6 @@ impl Scene {
         Self { stage, ports }
     }
 
-    /// Another gateway of the same deployment.
     pub(crate) async fn another(&self) -> (Running, Ports) {
         let mut gateway = self.stage.another_with(&settings("", "")).await;
         let mut ports = Ports::of(&mut gateway).await;
@@ -49,7 +44,6 @@ impl Scene {
         (gateway, ports)
     }
 
-    /// Publishes a job, and returns its id.
     pub(crate) async fn publish(&self, queue: &str, query: &str, body: &str) -> String {
         let request = self.ports.call(Method::PUT, &format!("/api/ns/{queue}?{query}")).body(body.to_owned());
         Answer::of(request).await.with(201)["job_id"].as_str().unwrap().to_owned()
@@ -67,7 +61,6 @@ impl Scene {
         Answer::of(self.ports.call(Method::DELETE, path)).await
     }
 
-    /// The number of ready jobs.
     pub(crate) async fn size(&self, queue: &str) -> u64 {
         self.get(&format!("/api/ns/{queue}/size")).await.with(200)["size"].as_u64().unwrap()
     }
@@ -99,7 +92,6 @@ impl Ports {
         }
     }
 
-    /// A call of the API with the token.
     pub(crate) fn call(&self, method: Method, path: &str) -> RequestBuilder {
         self.call_as(&self.token, method, path)
     }

@@ -1,5 +1,4 @@
-//! The page in a real browser: Chromium alone prints the document, and `make test-page` walks through the page with
-//! `tests/page/journeys.mjs`.
+//! The page in Chromium alone, and in the journeys of `tests/page/journeys.mjs` (`make test-page`).
 
 use crate::stage::{Stage, topic};
 use delayq::{Message, UnixMillis};
@@ -13,13 +12,10 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::Command;
 
-/// The longest that all journeys take.
 const JOURNEYS: Duration = Duration::from_mins(10);
 
-/// No timer is looked for in etcd.
 const ALONE: &str = "[etcd]\nenabled = false\n";
 
-/// The variables of `make test-page`.
 const TOOLS: &str = "DELAYQ_TEST_PAGE";
 
 fn chromium() -> Option<PathBuf> {
@@ -27,7 +23,6 @@ fn chromium() -> Option<PathBuf> {
     names.map(PathBuf::from).into_iter().find(|path| path.exists())
 }
 
-/// The document that Chromium shows at this address after loading.
 async fn seen(chromium: &Path, profile: &Folder, url: &str) -> String {
     let mut command = Command::new(chromium);
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]);

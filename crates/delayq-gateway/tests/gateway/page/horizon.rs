@@ -18,7 +18,7 @@ async fn the_whole_horizon_counts_each_message_once_from_overdue_to_years_ahead(
         [0, 0, 30, 5 * minute, 5 * minute, 3 * hour, 12 * hour, 3 * day, 20 * day, 100 * day, 800 * day];
     stage.deployment.put(ahead.map(after)).await;
     let horizon = stage.gateway.get("/v1/topics/orders/horizon").await.with(200);
-    // No timer runs here: due messages stay delayed, except those that were put ready.
+    // No timer runs here: due messages stay delayed, except messages that were put ready.
     let found: Vec<u64> = counts(&horizon).into_iter().map(Option::unwrap).collect();
     assert_eq!(found.iter().sum::<u64>() + ready(&stage).await, 11);
     assert_eq!(found[3..], [1, 2, 0, 1, 1, 1, 1, 1, 1], "{horizon}");
@@ -74,8 +74,8 @@ async fn a_range_is_counted_exactly_whatever_its_width() {
 async fn a_range_that_would_take_too_many_calls_is_counted_in_part_and_says_so() {
     let stage = Stage::start("").await;
     let start = 4_070_908_800_000;
-    // 48 calls count 24 hours each: 1,152 of 1,300 hours. Own ids are spread over the shards, so that hardly an hour is empty
-    // in a shard.
+    // 48 calls count 24 hours each: 1,152 of 1,300 hours. Own ids are spread over the shards, so that hardly
+    // an hour is empty in a shard.
     let hours = (0..1300 * 16).map(|at| {
         let message = Message::new(topic("orders"), "x").at(UnixMillis::new(start + at / 16 * 3_600_000));
         message.id(format!("m{at}")).unwrap()

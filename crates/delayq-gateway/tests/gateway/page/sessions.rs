@@ -8,7 +8,6 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// A gateway whose file has a token that may do everything and one that may read.
 async fn guarded() -> (Stage, Folder, PathBuf) {
     let folder = Folder::new("sessions");
     let file = folder.join("tokens");
@@ -30,7 +29,6 @@ async fn log_in(gateway: &Running, body: &Value) -> Answer {
     Answer::of(from_the_page(gateway, Method::POST, "/v1/session").json(body)).await
 }
 
-/// The cookie of a session of this token.
 async fn cookie(gateway: &Running, token: &str) -> String {
     let answer = log_in(gateway, &json!({ "token": token })).await;
     answer.with(200);

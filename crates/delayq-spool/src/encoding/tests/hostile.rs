@@ -1,4 +1,4 @@
-//! Whatever a record holds, also behind a checksum that matches, it is read or refused, and never panics.
+//! Any content of a record, even behind a matching checksum, is read or refused, without a panic.
 
 use crate::encoding::{check, decode, encode};
 use delayq_core::backoff::Backoff;

@@ -6,8 +6,7 @@ use crate::link::term::Term;
 use std::sync::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
-/// The views of all sentinels of one master. Written by the tasks that follow the sentinels, read by connecting
-/// callers.
+/// Written by the tasks that follow the sentinels, read by connecting callers.
 pub(super) struct Board {
     service: String,
     views: watch::Sender<Vec<View>>,
@@ -49,14 +48,13 @@ impl Board {
         self.round.send_modify(|round| *round += 1);
     }
 
-    /// Waits until `enough` accepts the state of the round's answers.
     pub(super) async fn until(&self, round: u64, enough: impl Fn(Answered) -> bool) -> Answered {
         let mut views = self.views.subscribe();
         let views = views.wait_for(|views| enough(answered(views, round))).await;
         answered(&views.expect("the sender is this board's own"), round)
     }
 
-    /// Records the news of one sentinel. The term ends when a majority of all sentinels names another master.
+    /// The term ends when a majority of all sentinels names another master.
     pub(super) fn note(&self, index: usize, round: u64, news: Result<Said, String>) {
         let mut slot = self.slot();
         let mut elected = None;

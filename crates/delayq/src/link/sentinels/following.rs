@@ -32,7 +32,6 @@ pub fn sentinel_rule(user: &str) -> String {
     )
 }
 
-/// The task that follows one sentinel.
 pub(super) struct Following {
     index: usize,
     node: Node,
@@ -41,12 +40,9 @@ pub(super) struct Following {
     rounds: watch::Receiver<u64>,
 }
 
-/// A report of a sentinel's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum News {
-    /// A failover.
     Failover,
-    /// The connection ended.
     Broken,
 }
 
@@ -72,7 +68,7 @@ impl Following {
         }
     }
 
-    /// Asks on one connection until the connection breaks, and returns the reason.
+    /// Returns when the connection breaks, with the reason.
     async fn connected(&mut self) -> Result<std::convert::Infallible, String> {
         let (notify, mut notified) = mpsc::unbounded_channel();
         let connect = self.connect(notify);
@@ -121,10 +117,7 @@ impl Following {
         }
     }
 
-    /// Returns the sentinel's answer to one question.
-    ///
-    /// # Errors
-    /// The connection is unusable.
+    /// An error means that the connection is unusable.
     async fn ask(&self, connection: &mut MultiplexedConnection) -> Result<Result<Said, String>, String> {
         let service = self.board.service();
         let mut questions = redis::Pipeline::with_capacity(2);
@@ -155,7 +148,6 @@ fn read(master: Node, fields: &HashMap<String, String>) -> Said {
     Said { master, epoch: number("config-epoch"), facts }
 }
 
-/// The error in the words of the sentinel or the network.
 fn said_by(error: &RedisError) -> String {
     match (error.code(), error.detail()) {
         (Some(code), Some(detail)) => format!("{code} {detail}"),

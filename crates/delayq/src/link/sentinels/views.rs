@@ -8,7 +8,6 @@
 use crate::link::node::Node;
 use serde::Serialize;
 
-/// The answer of one sentinel about the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) master: Node,
@@ -30,7 +29,6 @@ pub struct SentinelFacts {
     pub flags: String,
 }
 
-/// The last news of one sentinel.
 #[derive(Clone, Debug)]
 pub(super) struct View {
     pub(super) node: Node,
@@ -40,7 +38,6 @@ pub(super) struct View {
     pub(super) news: Result<Said, String>,
 }
 
-/// The completeness of the answers to the question for the master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answered {
     /// Answered: further answers would not change the result.
@@ -61,7 +58,6 @@ impl View {
     }
 }
 
-/// Returns how far this round of questions is answered.
 pub(super) fn answered(views: &[View], round: u64) -> Answered {
     let fresh = || views.iter().filter(|view| view.round >= round);
     let heard = fresh().filter(|view| view.news.is_ok()).count();
@@ -83,12 +79,10 @@ pub(super) fn elect<'v>(views: impl Iterator<Item = &'v View>, of: usize) -> Opt
     Some((named[0].master.clone(), epoch))
 }
 
-/// Number of sentinels that name a master now.
 pub(super) fn voters(views: &[View]) -> usize {
     views.iter().filter(|view| view.news.is_ok()).count()
 }
 
-/// Formats each sentinel's answer for an error.
 pub(super) fn told(views: &[View]) -> String {
     let told = |view: &View| match &view.news {
         Ok(said) => format!("sentinel {} names {} by epoch {}", view.node, said.master, said.epoch),

@@ -26,18 +26,15 @@ pub(super) const PATIENCE: Duration = Duration::from_millis(250);
 /// Maximum number of nodes asked at once.
 const AT_ONCE: usize = 3;
 
-/// The task that refreshes the map.
 pub(super) struct Asking {
     board: Arc<Board>,
     rounds: watch::Receiver<u64>,
-    /// Connections to the nodes of the last round.
     links: BTreeMap<Node, Link>,
 }
 
-/// A node and the error of the answer.
 type Why = (Node, Error);
 
-/// The answer of one node: the latest epoch known to the node, and the map.
+/// The latest epoch known to the node, and the map.
 type Said = (u64, SlotMap);
 
 // === impl Asking ===
@@ -99,7 +96,7 @@ impl Asking {
     }
 }
 
-/// Returns the map of the node with the latest epoch, or every node's failure. After a first answer, the wait for
+/// The map of the node with the latest epoch, or every node's failure. After a first answer, the wait for
 /// further answers is short.
 async fn latest<'n>(links: impl Iterator<Item = (&'n Node, &'n Link)>) -> Result<SlotMap, Vec<Why>> {
     let said = |(node, link)| async move { said_by(node, link).await.map_err(|error| (node.clone(), error)) };
@@ -137,7 +134,7 @@ async fn said_by(node: &Node, link: &Link) -> Result<Said, Error> {
     }
 }
 
-/// The error if no node has a map. A refusal by every answering node is permanent.
+/// A refusal by every answering node is permanent.
 fn none_says(address: String, whys: &[Why]) -> Error {
     let each: Vec<String> = whys.iter().map(|(node, error)| format!("node {node}: {error}")).collect();
     let why = each.join("; ");

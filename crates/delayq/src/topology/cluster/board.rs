@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// The known state of a cluster. Written by the asking task, read by callers.
+/// Written by the asking task, read by callers.
 pub(crate) struct Board {
     pub(super) url: ClusterUrl,
     settings: LinkSettings,
@@ -19,7 +19,6 @@ pub(crate) struct Board {
     doubted: Mutex<BTreeMap<Node, watch::Sender<Instant>>>,
 }
 
-/// The map, with the round of the question.
 #[derive(Clone, Default)]
 pub(crate) struct View {
     /// The last round that was answered or failed.
@@ -28,20 +27,18 @@ pub(crate) struct View {
     pub(crate) version: u64,
     /// `None` until a node has answered.
     pub(crate) map: Option<Arc<SlotMap>>,
-    /// The error of the last round, if the round failed.
     pub(super) why: Option<Error>,
 }
 
 // === impl Board ===
 
 impl Board {
-    /// The state of a cluster before the first question.
     pub(super) fn new(url: ClusterUrl, settings: LinkSettings) -> Self {
         let (view, round) = (watch::Sender::new(View::default()), watch::Sender::new(1));
         Self { url, settings, view, round, doubted: Mutex::default() }
     }
 
-    /// Returns the doubts that all connections to a node share. A connection that is made at `now` or later is not in
+    /// All connections to a node share its doubts. A connection that is made at `now` or later is not in
     /// doubt.
     fn doubted(&self, node: &Node, now: Instant) -> watch::Sender<Instant> {
         let mut doubted = self.doubted.lock().expect("nothing panics while it holds the doubts");
@@ -50,7 +47,7 @@ impl Board {
         doubted.entry(node.clone()).or_insert_with(|| watch::Sender::new(now)).clone()
     }
 
-    /// A link to a node. If `doubts`, a failure of the node has the map refreshed.
+    /// If `doubts`, a failure of the node has the map refreshed.
     pub(super) fn link(self: &Arc<Self>, node: &Node, doubts: bool) -> Link {
         let board = doubts.then(|| Arc::clone(self));
         let of_cluster = NodeOfCluster {
@@ -66,17 +63,14 @@ impl Board {
         &self.settings
     }
 
-    /// Has the map refreshed now.
     pub(crate) fn doubt(&self) {
         self.round.send_modify(|round| *round += 1);
     }
 
-    /// Follows the map.
     pub(crate) fn views(&self) -> watch::Receiver<View> {
         self.view.subscribe()
     }
 
-    /// Records redirections of slots to other nodes.
     pub(crate) fn moved(&self, slots: &[(u16, Node)]) {
         self.view.send_if_modified(|view| {
             let Some(map) = &view.map else { return false };
@@ -91,7 +85,6 @@ impl Board {
         });
     }
 
-    /// Records the result of a round.
     pub(super) fn note(&self, round: u64, found: Result<SlotMap, Error>) {
         self.view.send_modify(|view| {
             view.round = round;
@@ -119,7 +112,7 @@ impl Board {
 // === impl View ===
 
 impl View {
-    /// Stores the map. Returns true if the map changed.
+    /// True if the map changed.
     fn replace(&mut self, map: SlotMap) -> bool {
         let differs = self.map.as_deref() != Some(&map);
         if differs {

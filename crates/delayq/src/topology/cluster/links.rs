@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// A connection to each node, made on first use.
+/// Each connection is made on first use.
 pub(crate) struct ClusterLinks {
     cluster: Arc<Cluster>,
     links: Mutex<BTreeMap<Node, Arc<Link>>>,
@@ -23,7 +23,6 @@ impl ClusterLinks {
         Self { cluster, links: Mutex::default() }
     }
 
-    /// New connections to the same nodes.
     pub(crate) fn another(&self) -> Self {
         Self::new(Arc::clone(&self.cluster))
     }
@@ -32,7 +31,7 @@ impl ClusterLinks {
         self.cluster.board()
     }
 
-    /// Groups slots by node. If the map is unknown, the cluster is asked once for all slots, for at most `within`.
+    /// If the map is unknown, the cluster is asked once for all slots, for at most `within`.
     pub(crate) async fn group(&self, slots: &[u16], within: Duration) -> Grouped {
         let late = |_| {
             let why = format!("no node says within {within:?} who has which slot");
@@ -61,12 +60,12 @@ impl ClusterLinks {
         Error::Redis { code: "CLUSTERDOWN".to_owned(), detail }
     }
 
-    /// The connections to all masters with slots, sorted by address.
+    /// Sorted by address.
     pub(crate) async fn all(&self) -> Result<Vec<Arc<Link>>, Error> {
         Ok(Box::pin(self.cluster.map()).await?.masters().iter().map(|node| self.link(node)).collect())
     }
 
-    /// The connection to a node. A new connection drops the connections to nodes that are gone.
+    /// A new connection drops the connections to nodes that are gone.
     fn link(&self, node: &Node) -> Arc<Link> {
         let mut links = self.links.lock().expect("nothing panics while it holds the connections");
         if let Some(link) = links.get(node) {

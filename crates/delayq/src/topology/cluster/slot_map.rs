@@ -5,22 +5,20 @@ use delayq_core::keys::SLOTS;
 use redis::{Value, from_redis_value};
 use std::fmt;
 
-/// Marks a slot without a node.
 const NOBODY: u16 = u16::MAX;
 
-/// The node of each slot.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct SlotMap {
     /// Sorted.
     masters: Vec<Node>,
-    /// The master of each slot as an index into `masters`.
+    /// Indices into `masters`.
     slots: Vec<u16>,
 }
 
 // === impl SlotMap ===
 
 impl SlotMap {
-    /// Reads an answer of `asked` to CLUSTER SLOTS; a node without a host has the host of `asked`.
+    /// The answer to CLUSTER SLOTS; a node without a host has the host of `asked`.
     pub(super) fn read(answer: Value, asked: &Node) -> Result<Self, String> {
         let ranges: Vec<Vec<Value>> = from_redis_value(answer).map_err(|error| error.to_string())?;
         let mut owned = Vec::new();
@@ -57,17 +55,14 @@ impl SlotMap {
         Ok(map)
     }
 
-    /// The node of a slot, if there is one.
     pub(crate) fn node(&self, slot: u16) -> Option<&Node> {
         self.masters.get(usize::from(self.slots[usize::from(slot)]))
     }
 
-    /// The masters that have slots.
     pub(crate) fn masters(&self) -> &[Node] {
         &self.masters
     }
 
-    /// Returns the map with these slots moved to these nodes.
     pub(super) fn with(&self, moved: &[&(u16, Node)]) -> Self {
         let mut masters = self.masters.clone();
         masters.extend(moved.iter().map(|(_, node)| node.clone()));
@@ -83,8 +78,8 @@ impl SlotMap {
         map
     }
 
-    /// Returns the map, but a slot without a node keeps the previous node: after a master becomes a replica, a node
-    /// drops that master's slots before learning the new master. The former master redirects callers.
+    /// A slot without a node keeps the previous node: after a master becomes a replica, a node drops that
+    /// master's slots before learning the new master. The former master redirects callers.
     pub(super) fn or(self, before: &Self) -> Self {
         let nobodys = (0..SLOTS).filter(|&slot| self.node(slot).is_none());
         let kept: Vec<(u16, Node)> =

@@ -1,4 +1,4 @@
-//! One running scenario: its steps in order, and what is expected of each.
+//! A running scenario: its steps in order, and the expected answers.
 
 use crate::conformance::said::{list, numbered, text};
 use delayq::protocol::Receipt;
@@ -7,7 +7,7 @@ use delayq_tests::redis_server::SharedRedis;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
-/// One running scenario: what its steps have bound so far. A receipt is bound as its index in `receipts`.
+/// A receipt is bound as its index in `receipts`.
 pub(crate) struct Run<'a> {
     pub(crate) server: &'a SharedRedis,
     pub(crate) namespace: String,
@@ -17,12 +17,11 @@ pub(crate) struct Run<'a> {
     pub(crate) receipts: Vec<Receipt>,
 }
 
-/// How a step ended: an answer, a refusal of the client's own, or an error by its code.
+/// The end of a step: an answer, a refusal by the client itself, or an error by its code.
 pub(crate) enum Ended {
     Answer(Value),
     Invalid,
     Fault(String),
-    /// An error of some messages, and the answers of all.
     Partly(String, Value),
 }
 
@@ -68,7 +67,6 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A value of a step with its variable filled in.
     pub(crate) fn known(&self, value: &Value) -> Value {
         let Some(name) = value.as_str().and_then(|text| text.strip_prefix('$')) else { return value.clone() };
         match name.split_once('+') {

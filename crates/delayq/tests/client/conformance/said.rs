@@ -1,4 +1,4 @@
-//! What a step says: messages, changes, requests.
+//! The values of a step: messages, changes, requests.
 
 use crate::conformance::run::Run;
 use delayq::protocol::ReserveRequest;
@@ -9,7 +9,6 @@ use serde_json::Value;
 use std::time::Duration;
 
 impl Run<'_> {
-    /// `None` if a name in it is invalid.
     pub(crate) fn message(&self, said: &Value) -> Option<Message> {
         let payload = match said["payload"].as_str() {
             Some(payload) => {
@@ -70,7 +69,6 @@ impl Run<'_> {
     }
 }
 
-/// A group: its messages of all topics, or of the step's.
 pub(crate) fn members(step: &Value) -> Members {
     let group = Group::new(text(&step["group"])).unwrap();
     Members { group, topic: step["topic"].as_str().map(|topic| Topic::new(topic).unwrap()) }
@@ -95,7 +93,6 @@ pub(crate) fn backoff(said: &Value) -> Backoff {
     }
 }
 
-/// A message of many, or what is expected of it.
 pub(crate) fn numbered(said: &Value, n: usize) -> Value {
     let fill = |value: &Value| match value {
         Value::String(text) => text.replace('#', &n.to_string()).into(),

@@ -1,4 +1,4 @@
-//! What the client answers, as the suite writes it.
+//! The client's answers in the suite's form.
 
 use crate::conformance::run::{Ended, Run};
 use delayq::protocol::Reservation;

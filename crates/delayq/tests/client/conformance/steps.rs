@@ -1,4 +1,4 @@
-//! What each step does with the client.
+//! The client's calls of each step.
 
 use crate::conformance::run::{Ended, Run};
 use crate::conformance::said::{list, members, numbered, request, text, unhex};
@@ -72,7 +72,6 @@ impl Run<'_> {
         ended(outcome.map(|outcome| shown_reschedule(&outcome)))
     }
 
-    /// Reserves, and waits if told to, while other steps run.
     async fn reserve(&mut self, step: &Value) -> Ended {
         let wait = Duration::from_millis(step["wait_ms"].as_u64().unwrap_or(0));
         let waiting = tokio::spawn(reserve(self.client.clone(), request(step), wait));
@@ -86,7 +85,6 @@ impl Run<'_> {
         }
     }
 
-    /// Reserves and acks everything; returns how many.
     async fn drain(&self, step: &Value) -> Ended {
         let ask = json!({"topics": step["topics"], "most": 500});
         let mut receipts = Vec::new();
@@ -103,7 +101,6 @@ impl Run<'_> {
         Ended::Answer(json!(receipts.len()))
     }
 
-    /// Waits until a consumer has subscribed to a shard's ready channel.
     async fn listening(&self, step: &Value) -> Ended {
         let channel = format!("{{{}:{}}}:ready", self.namespace, step["shard"]);
         let ask = ["PUBSUB", "SHARDNUMSUB", &channel];
@@ -112,7 +109,6 @@ impl Run<'_> {
         Ended::Answer(Value::Null)
     }
 
-    /// Pumps a shard until something has moved.
     async fn pump(&self, step: &Value) -> Ended {
         let (shard, args) = (step["shard"].as_u64().unwrap(), ["0".into(), "500".into()]);
         let moved = async || {
@@ -167,7 +163,6 @@ impl Run<'_> {
         Ended::Answer(settled.into_iter().map(|answer| shown_settled(&answer.unwrap())).collect())
     }
 
-    /// The published script itself, for verbs that only some clients have.
     pub(crate) async fn call(&self, verb: &str, shard: u64, layout: u64, args: &[Value]) -> Value {
         let verb = *Verb::ALL.iter().find(|known| known.name() == verb).unwrap();
         let shard = ShardId::new(shard.try_into().unwrap());
@@ -194,7 +189,6 @@ impl Run<'_> {
     }
 }
 
-/// Reserves from the first shard that has messages; if none has, waits for a notification.
 async fn reserve(client: Client, request: ReserveRequest, wait: Duration) -> Result<Vec<Reservation>, Error> {
     let mut listener = Holder::new(client.clone()).listen(client.shards().shards().collect());
     let looking = async {

@@ -1,4 +1,4 @@
-//! All calls that are awaited, each dropped at each of its awaits; a call that is missing here fails the test.
+//! All awaited calls, each dropped at each of its awaits. A call that is missing here fails the test.
 
 use crate::dropped::polled::{at_each_await, dropped_after};
 use delayq::admin::{
@@ -24,7 +24,6 @@ const SHARDS: u16 = 2;
 const SHARD: ShardId = ShardId::new(0);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What calls are made on, and about.
 struct Scene {
     deployment: Deployment,
     client: Client,
@@ -37,7 +36,7 @@ struct Scene {
     group: Group,
 }
 
-/// A call, and whether it completes without anything that happens meanwhile.
+/// A call, and true if the call completes without outside events.
 type Call = (&'static str, bool, fn(&Scene) -> LocalBoxFuture<'_, ()>);
 
 macro_rules! call {
@@ -85,7 +84,7 @@ impl Scene {
         Message::new(self.topic.clone(), "x".repeat(500))
     }
 
-    /// Leases last a moment: nobody settles what a dropped reserve has leased.
+    /// Leases last a moment: nobody settles the leases of a dropped reserve.
     fn request(&self) -> ReserveRequest {
         let lease = Some(Duration::from_millis(1));
         ReserveRequest { topics: vec![self.topic.clone()], most: 4, max_bytes: 0, lease }
@@ -252,7 +251,7 @@ const CALLS: &[Call] = &[
         scene.admin.repair(audit, |_| {}).await
     }),
     call!("Sweep::next", scene, async { scene.admin.sweep(1.0, true).next().await }),
-    // One Redis has no other node: each of these is refused.
+    // One Redis has no other node: each of these calls is refused.
     call!("Admin::name_shards", scene, scene.admin.name_shards()),
     call!("Admin::move_shards", scene, async {
         scene.admin.move_shards(&BTreeSet::from([SHARD]), &"b".parse().unwrap(), |_| {}).await
@@ -272,11 +271,10 @@ const CALLS: &[Call] = &[
     call!("Listener::next" waits, scene, async { scene.holder.listen(vec![SHARD]).next().await }),
 ];
 
-/// Those of messages in hand are in `settled`, that of a worker in `worker`.
+/// `settled` has the calls of messages in hand, `worker` the call of a worker.
 const ELSEWHERE: [&str; 5] =
     ["Consumer::next", "Consumer::stop", "Delivery::lost", "Job::lost", "Worker::run"];
 
-/// The awaited calls of the public API, as the sources name them.
 fn public() -> BTreeSet<String> {
     let (mut found, mut folders) = (BTreeSet::new(), vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")]);
     while let Some(folder) = folders.pop() {
@@ -317,7 +315,7 @@ async fn every_call_may_be_dropped_at_each_of_its_awaits() {
             false => assert!(!dropped_after(1, call(&scene)).await, "{name}"),
         }
     }
-    // What nobody settled comes back, and every message is accounted for.
+    // Unsettled messages come back, and every message is accounted for.
     wait_until("the leases' end", LONG, async || {
         for shard in scene.client.shards().shards() {
             scene.owner.pump(&[(shard, None)], 500, None).await.remove(0).unwrap();

@@ -3,10 +3,9 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-/// Maximum awaits of a call that is tried.
 const MOST_POLLS: usize = 200;
 
-/// Polls a future this many times, each time once it is woken, and drops it. Whether it had completed.
+/// Polls only when woken; true if the future had completed.
 pub(crate) async fn dropped_after(polls: usize, future: impl Future) -> bool {
     let (mut future, mut left) = (Box::pin(future), polls);
     poll_fn(|cx| {
@@ -23,8 +22,7 @@ pub(crate) async fn dropped_after(polls: usize, future: impl Future) -> bool {
     .await
 }
 
-/// Makes a call again and again, and drops it before its first poll, at its first await, its second, and so on until it
-/// completes.
+/// Drops the call before its first poll, at its first await, its second, and so on until the call completes.
 pub(crate) async fn at_each_await<F: Future>(what: &str, call: impl Fn() -> F) {
     for polls in 0..MOST_POLLS {
         if dropped_after(polls, call()).await {

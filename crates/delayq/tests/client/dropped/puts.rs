@@ -1,4 +1,4 @@
-//! Puts that their callers give up, and what the same callers do next.
+//! Puts that their callers give up, and the next calls of the same callers.
 
 use crate::dropped::polled::dropped_after;
 use delayq::{CancelOutcome, Group, Message, MessageId, Target, Topic};
@@ -24,7 +24,7 @@ fn target(id: &str) -> Target {
     MessageId::own(id).unwrap().into()
 }
 
-/// How many messages are delayed, once everything that was handed over is sent: `last` goes behind it.
+/// Number of delayed messages once every earlier put is sent: `last` goes behind them.
 async fn delayed<S: Borrow<SharedRedis>>(deployment: &Deployment<S>, last: &str) -> u64 {
     deployment.producer.put(order(last)).await.unwrap();
     deployment.admin.count(&topic()).await.unwrap().delayed - 1
@@ -50,8 +50,8 @@ async fn wherever_a_put_is_given_up_a_cancel_that_follows_stays_true() {
     }
 }
 
-/// A put that is in flight to a frozen Redis, which does not know its script, so that the put is sent once more; with the scripts
-/// of the calls that follow.
+/// A put in flight to a frozen Redis that lacks the script, so that the producer sends the put again. Redis
+/// has the scripts of the later calls.
 async fn in_flight(put: Message) -> Deployment<RedisServer> {
     let deployment = Deployment::on(RedisServer::private().await, 1).await;
     let () = deployment.server.command(&["SCRIPT", "FLUSH", "SYNC"]).await;

@@ -20,7 +20,6 @@ impl Scene {
         Self { deployment: Deployment::new(2).await, topic: Topic::new("orders").unwrap() }
     }
 
-    /// Puts messages that have a single attempt.
     async fn put(&self, count: usize) {
         let message = |n| Message::new(self.topic.clone(), format!("{n}")).max_attempts(1);
         self.deployment.put((0..count).map(message)).await;
@@ -31,7 +30,6 @@ impl Scene {
         Consumer::start(self.deployment.client.clone(), options).unwrap()
     }
 
-    /// How many are delivered, dead, ready and leased; the books balance.
     async fn numbers(&self) -> (u64, u64, u64, u64) {
         let numbers = self.deployment.admin.count(&self.topic).await.unwrap();
         assert_eq!(numbers.accepted, numbers.accounted(), "{numbers:?}");
@@ -47,7 +45,7 @@ async fn take(consumer: &mut Consumer, count: usize) -> Vec<Delivery> {
     taken
 }
 
-/// Drops settlements after so many polls; the numbers once the consumer has stopped.
+/// Drops settlements after each number of polls; returns the numbers once the consumer has stopped.
 async fn settle<F>(how: impl Fn(Delivery) -> F) -> (u64, u64, u64, u64)
 where
     F: Future<Output = Result<Settled, Error>>,
@@ -109,7 +107,7 @@ async fn a_next_that_is_dropped_loses_no_message() {
     assert_eq!(scene.numbers().await, (3, 0, 0, 0));
 }
 
-/// Of a consumer that is gone: what it had not handed out is ready again, and none has lost an attempt.
+/// Waits for the end of a dropped consumer: unstarted messages are ready again, and no message has lost an attempt.
 async fn gone(scene: &Scene, unstarted: usize) {
     let ready = unstarted as u64;
     let is_back = async || matches!(scene.numbers().await, (_, 0, found, 0) if found == ready);

@@ -1,4 +1,4 @@
-//! Messages that were put before a growth, and found after it.
+//! Messages put before a growth, and found afterwards.
 
 use crate::growth::grown::{FAR, Grown, group_of};
 use delayq::{
@@ -19,7 +19,7 @@ async fn a_repeated_put_of_a_message_from_before_a_growth_answers_exists() {
     let of_eight = grown.party(8);
     of_eight.put_all((MANY..2 * MANY).map(|n| grown.message(n))).await;
     grown.grow(12).await;
-    // One that knows neither growth, one that knows the first, and one for each configured count.
+    // Clients that know neither growth, that know the first, and with each configured count.
     for party in [&old, &of_eight, &grown.party(4), &grown.party(8), &grown.party(12)] {
         let outcomes = party.put_all((0..2 * MANY).map(|n| grown.message(n))).await;
         for (n, outcome) in outcomes.iter().enumerate() {
@@ -161,7 +161,7 @@ async fn dead_letters_from_before_a_growth_come_back_by_their_ids() {
     assert_eq!(grown.admin().count(&grown.topic).await.unwrap().ready, 20);
 }
 
-/// Many concurrent callers, some of which do not know of the growth, put the same ids during it.
+/// Many concurrent callers, some without knowledge of the growth, put the same ids meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_the_puts_of_one_id_during_a_growth_one_is_stored() {
     let grown = Grown::new().await;

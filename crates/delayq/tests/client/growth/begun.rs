@@ -23,7 +23,7 @@ async fn a_growth_tells_its_steps_and_every_shard_has_followed_at_its_end() {
     assert_eq!(Admin::new(Client::new(settings(grown.server.url(), 4))).init().await.unwrap(), 0);
 }
 
-/// Each time another answer is lost, until the growth needs no more answers.
+/// Loses another answer each time, until the growth needs no more answers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_interrupted_growth_is_finished_by_repeating_it() {
     let mut lost = 0;
@@ -33,7 +33,7 @@ async fn an_interrupted_growth_is_finished_by_repeating_it() {
     assert!(lost > 10, "{lost} answers were lost");
 }
 
-/// Loses one answer of a growth, serves in between, and finishes it; false if it needs fewer answers.
+/// Loses one answer of a growth, serves in between, and finishes the growth; false if the growth needs fewer answers.
 async fn is_interrupted_at(lost: u64) -> bool {
     let grown = Grown::on(RedisServer::private().await.into()).await;
     grown.admin().set_rate(&grown.topic, Some(120.0)).await.unwrap();
@@ -49,7 +49,6 @@ async fn is_interrupted_at(lost: u64) -> bool {
         return false;
     }
     assert!(interrupted.is_err(), "answer {lost} of the growth was lost: {interrupted:?}");
-    // Everything is served, by whichever client.
     for party in [&before, &grown.party(4)] {
         for outcome in party.put_all((0..50).map(|n| grown.message(n))).await {
             assert!(matches!(outcome, PutOutcome::Exists(State::Delayed, _)), "{outcome:?}");
@@ -115,7 +114,6 @@ async fn of_two_growths_at_once_one_is_carried_out_whole() {
         let (eight, second) = tokio::join!(one.grow(count(8), |_| {}), other.grow(count(to), |_| {}));
         let counts = match (&eight, &second) {
             (Ok(_), Ok(_)) if to == 8 => "4,8",
-            // One after the other.
             (Ok(_), Ok(_)) => "4,8,9",
             (Ok(_), Err(_)) => "4,8",
             (Err(_), Ok(_)) => &format!("4,{to}"),

@@ -1,4 +1,4 @@
-//! The deadline of a call is that of all its attempts together.
+//! The deadline of a call bounds all its attempts together.
 
 use super::grown::{FAR, count};
 use delayq::{
@@ -12,9 +12,8 @@ use delayq_tests::redis_server::RedisServer;
 use delayq_tests::remark::skipped;
 use std::time::Duration;
 
-/// The deadline of a call.
 const DEADLINE: Duration = Duration::from_secs(2);
-/// How late each direction is: one round trip fits the deadline, and two do not.
+/// The delay of each direction: one round trip fits the deadline, two do not.
 const LATE: Duration = Duration::from_millis(700);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -44,12 +43,12 @@ async fn a_call_that_meets_a_growth_gets_no_second_deadline() {
     let layout = Admin::new(near).grow(count(8), |_| {}).await.unwrap().layout;
     proxy.set_both(Flow::Delay(LATE));
 
-    // It is refused after one round trip, and the second one has the rest of its deadline.
+    // The first round trip ends in a refusal, and the second has the rest of the deadline.
     let target = Target::from(MessageId::own("order-17").unwrap());
     let cancelled = within("the cancel", LONG, canceller.cancel(&topic, &target)).await;
     let error = cancelled.unwrap_err();
     assert!(matches!(error, Error::NoAnswer { .. }) && error.fate() == Fate::Unknown, "{error}");
-    // A put has two of them: as much as an attempt and its repeat.
+    // A put has two deadlines, for an attempt and its repeat.
     let stays = |id: &MessageId| layout.placement_of(id, None).earlier.is_empty();
     let mut ids = (18..).map(|n| MessageId::own(format!("order-{n}")).unwrap());
     let id = ids.find(stays).unwrap().to_string();

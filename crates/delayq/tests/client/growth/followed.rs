@@ -1,4 +1,4 @@
-//! How clients that know too little, or too much, correct themselves.
+//! Clients correct themselves after knowing too little, or too much.
 
 use crate::growth::grown::{FAR, Grown, Party, count};
 use delayq::protocol::{Holder, Notification, Owner, ShardId};
@@ -53,7 +53,7 @@ async fn a_configured_count_that_was_once_right_is_right_and_any_other_is_refuse
     }
 }
 
-/// The growth has created its shards and raised none, or the first.
+/// The growth has created its shards, and raised no shard or the first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_knows_the_growth_raises_the_shards_that_do_not() {
     for raised in 0..2 {
@@ -65,14 +65,13 @@ async fn a_client_that_knows_the_growth_raises_the_shards_that_do_not() {
             let meta = format!("{{dq:{shard}}}:meta");
             grown.server.command::<u32>(&["HSET", &meta, "layout", "1", "counts", "4", "shards", "4"]).await;
         }
-        // One whose configuration was changed already, and one that followed before.
+        // A client with a changed configuration, and a client that followed before.
         for party in [grown.party(8), Party::new(grown.client.clone())] {
             for outcome in party.put_all((0..100).map(|n| grown.message(n))).await {
                 assert!(matches!(outcome, PutOutcome::Exists(..)), "{outcome:?}");
             }
         }
         assert_eq!(grown.layouts(8).await, ["4,8"; 8]);
-        // No client puts under the old layout any more.
         for outcome in party.put_all((0..100).map(|n| grown.message(n))).await {
             assert!(matches!(outcome, PutOutcome::Exists(..)), "{outcome:?}");
         }

@@ -1,6 +1,6 @@
-//! An own id is scoped by its group: every call answers alike for every number of shards, before and after a growth.
+//! A group scopes its own ids: every call has the same answer for every number of shards, before and after a growth.
 //!
-//! Random calls for few ids in few groups, and in none, go to deployments of 1, 2 and 7 shards and to a map in memory.
+//! Random calls for few ids, in few groups and in none, go to deployments of 1, 2 and 7 shards and to a map in memory.
 
 use delayq::admin::{Listing, TimeRange};
 use delayq::{
@@ -15,20 +15,16 @@ use std::time::Duration;
 
 const IDS: [&str; 3] = ["k1", "k2", "user-5"];
 const GROUPS: [Option<&str>; 4] = [None, Some("user-5"), Some("user-6"), Some("k1")];
-/// How many messages with generated ids there are, each in a group.
 const GENERATED: usize = 2;
-/// Long after the test.
 const FAR: u64 = 4_102_444_800_000;
 const STEPS: usize = 300;
 
-/// What names a message: its own id and its group, or the number of a generated id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Name {
     Own(&'static str, Option<&'static str>),
     Generated(usize),
 }
 
-/// A call for one message; of a generated id, the group may be any.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     name: Name,
@@ -44,7 +40,6 @@ enum Op {
     Get,
 }
 
-/// What is stored under a name.
 #[derive(Clone, Debug, PartialEq)]
 struct Stored {
     content: &'static str,
@@ -52,11 +47,9 @@ struct Stored {
     cancelled: bool,
 }
 
-/// What the calls should answer.
 #[derive(Debug, Default)]
 struct Model(BTreeMap<Name, Stored>);
 
-/// A deployment, and the generated ids of its messages.
 struct Party {
     deployment: Deployment,
     topic: Topic,
@@ -91,7 +84,6 @@ impl Model {
         }
     }
 
-    /// Every pending message of a group, or of all, as the listings show it.
     fn pending(&self, of: Option<&str>) -> BTreeSet<String> {
         let group_of = |name: &Name| match name {
             Name::Own(_, group) => *group,

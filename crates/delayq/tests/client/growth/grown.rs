@@ -1,4 +1,4 @@
-//! What the tests share: a deployment on a private Redis, and clients that know less or more of it.
+//! A deployment on a private Redis, and clients that know more or less of its growths.
 
 use delayq::admin::GrowthReport;
 use delayq::protocol::ShardId;
@@ -10,14 +10,12 @@ use std::time::Duration;
 /// Due long after the test.
 pub(crate) const FAR: Duration = Duration::from_secs(100_000);
 
-/// A deployment that starts with 4 shards, and an operator's client of it.
 pub(crate) struct Grown {
     pub(crate) server: SharedRedis,
     pub(crate) client: Client,
     pub(crate) topic: Topic,
 }
 
-/// A client with its producer.
 pub(crate) struct Party {
     pub(crate) client: Client,
     pub(crate) producer: Producer,
@@ -36,7 +34,6 @@ impl Grown {
         Self { server, client, topic: Topic::new("orders").unwrap() }
     }
 
-    /// Another client, whose configuration names this many shards.
     pub(crate) fn party(&self, shards: u16) -> Party {
         Party::new(Client::new(settings(self.server.url(), shards)))
     }
@@ -49,14 +46,12 @@ impl Grown {
         self.admin().grow(count(to), |_| {}).await.unwrap()
     }
 
-    /// The n-th message: every other one is in a group.
     pub(crate) fn message(&self, n: u32) -> Message {
         let message = Message::new(self.topic.clone(), format!("body {n}")).after(FAR);
         let message = message.id(format!("order-{n}")).unwrap();
         if n.is_multiple_of(2) { message } else { message.group(group_of(n)).unwrap() }
     }
 
-    /// The target of the n-th message.
     pub(crate) fn target(&self, n: u32) -> Target {
         let id = delayq::MessageId::own(format!("order-{n}")).unwrap();
         if n.is_multiple_of(2) {
@@ -66,14 +61,12 @@ impl Grown {
         }
     }
 
-    /// The layout of each of this many shards; empty if it does not exist.
     pub(crate) async fn layouts(&self, shards: u16) -> Vec<String> {
         let shards: Vec<ShardId> = (0..shards).map(ShardId::new).collect();
         let found = Admin::new(self.client.clone()).shard_layouts(&shards).await.into_iter();
         found.map(|layout| layout.unwrap().map_or(String::new(), |found| found.layout.to_string())).collect()
     }
 
-    /// The value of one field of one key.
     pub(crate) async fn field(&self, key: &str, field: &str) -> Option<String> {
         self.server.command(&["HGET", key, field]).await
     }

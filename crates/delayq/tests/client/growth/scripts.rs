@@ -1,10 +1,10 @@
-//! The scripts of a growth, called as any client would.
+//! The scripts of a growth, called like any client.
 
 use delayq::protocol::{Scripts, Verb};
 use delayq_tests::redis_server::{RedisServer, SharedRedis};
 use redis::Value;
 
-/// Calls a script on a shard of namespace `s`; returns its answer as words, or its error's first word.
+/// Uses namespace `s`; returns the words of the answer, or the first word of the error.
 async fn call(server: &SharedRedis, verb: Verb, shard: u16, args: &[&str]) -> Result<Vec<String>, String> {
     let base = format!("{{s:{shard}}}:");
     let mut command = redis::cmd("EVAL");
@@ -41,7 +41,6 @@ async fn a_shard_is_added_or_raised_once_and_by_its_own_growth_alone() {
     assert_eq!(grow(0, &["2", "0", "2,4"]).await, answer("exists"));
     assert_eq!(grow(0, &["2", "0", "2,3"]).await, answer("differs 2 0 2,4"));
     assert_eq!(grow(0, &["2", "1", "2,4"]).await, answer("differs 2 0 2,4"));
-    // Over two growths at once, then shown the first.
     assert_eq!(grow(1, &["3", "1", "2,4,9"]).await, answer("raised"));
     assert_eq!(grow(1, &["2", "1", "2,4"]).await, answer("ahead 3 2,4,9"));
     assert_eq!(call(&server, Verb::Init, 1, &["2", "1", "2,4"]).await, answer("differs 3 1 2,4,9"));
@@ -52,7 +51,7 @@ async fn a_shard_is_added_or_raised_once_and_by_its_own_growth_alone() {
 async fn a_growth_that_cannot_be_writes_nothing() {
     let server = RedisServer::start().await;
     for (shard, args, code) in [
-        // It existed before the growth, so it is lost.
+        // The shard existed before the growth, so the shard is lost.
         (1, ["2", "1", "2,4"], "DQUNINITIALISED"),
         (4, ["2", "4", "2,4"], "DQARG"),
         (2, ["2", "x", "2,4"], "DQARG"),
@@ -88,7 +87,7 @@ async fn a_shard_from_before_there_were_growths_is_raised_as_well() {
 async fn an_earlier_place_answers_as_a_put_would_but_stores_nothing() {
     let server = RedisServer::start().await;
     assert_eq!(call(&server, Verb::Init, 0, &["1", "0", "1"]).await, answer("created"));
-    // A content hash of eight zeros or ones after a header that announces it.
+    // A content hash of eight zeros or ones after a header that announces a hash.
     let envelope = |hash: &str| format!("\u{1}\0\0\u{1}{}{}", "\0".repeat(28), hash.repeat(8));
     let put = async |id: &str, options: &str, hash: &str| {
         let args = ["1", "t", id, "4000000000000", options, &envelope(hash)];

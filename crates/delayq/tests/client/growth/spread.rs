@@ -1,4 +1,4 @@
-//! Where messages with generated ids go.
+//! Placement of messages with generated ids.
 
 use crate::growth::grown::{FAR, Grown};
 use delayq::protocol::ShardId;

@@ -1,14 +1,13 @@
-//! The items of calls: a message of a put, a receipt with its arguments.
+//! The items of calls: the messages of a put, the receipts with their arguments.
 
 use super::is_generated;
 use delayq::protocol::Envelope;
 use delayq::{Backoff, Group, State, UnixMillis};
 
-/// A message of a put.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
     pub(crate) id: Vec<u8>,
-    /// As the script reads it: a time, or `+` and a delay.
+    /// In the script's form: a time, or `+` and a delay.
     pub(crate) due: String,
     pub(crate) replace: bool,
     pub(crate) tried: Option<u64>,
@@ -16,11 +15,9 @@ pub(crate) struct Item {
     pub(crate) group: Option<String>,
     pub(crate) backoff: Option<Backoff>,
     pub(crate) max: u16,
-    /// Distinguishes contents.
     pub(crate) content: u8,
 }
 
-/// A receipt with its arguments.
 #[derive(Clone, Debug)]
 pub(crate) struct GiveBack {
     pub(crate) receipt: Vec<u8>,
@@ -31,7 +28,6 @@ pub(crate) struct GiveBack {
 // === impl Item ===
 
 impl Item {
-    /// A message with only its content.
     pub(crate) fn new(id: &[u8], due: impl std::fmt::Display) -> Self {
         Self {
             id: id.to_vec(),
@@ -46,7 +42,7 @@ impl Item {
         }
     }
 
-    /// The same message in a group, which an own id then names.
+    /// An own id then names the group.
     pub(crate) fn in_group(mut self, group: &str) -> Self {
         if !is_generated(&self.id) {
             self.id.push(b'\x1f');
@@ -56,7 +52,6 @@ impl Item {
         self
     }
 
-    /// The envelope as a client would send it.
     pub(crate) fn envelope(&self) -> Envelope {
         Envelope {
             state: State::Delayed,

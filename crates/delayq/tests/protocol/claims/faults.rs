@@ -1,4 +1,4 @@
-//! Full memory, flushed scripts, broken topics and messages: what continues in spite of them.
+//! Calls that continue despite full memory, flushed scripts, broken topics and broken messages.
 
 use super::{NOW, SHARD, bare, request, run};
 use crate::action::{Action, Item, Reserve};
@@ -125,7 +125,7 @@ async fn a_message_that_cannot_be_decoded_is_buried_and_keeps_no_other_back() {
     for id in ["good-1", "bad", "good-2"] {
         producer.put(Message::new(topic.clone(), "x").id(id).unwrap().header("name", "v")).await.unwrap();
     }
-    // A header value that is not UTF-8, as another language's client might write it.
+    // A header value that is not UTF-8, as a client in another language may write.
     let mut body: Vec<u8> = server.command(&["GET", "{dq:0}:m:1:bad"]).await;
     let at = body.len() - 2;
     body[at] = 0xff;

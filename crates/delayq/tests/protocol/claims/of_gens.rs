@@ -1,4 +1,4 @@
-//! Gens and receipts: what distinguishes one life of an id from every other.
+//! Gens and receipts, which tell one life of an id from the next.
 
 use super::{bare, put, reserve, run, stored};
 use crate::action::{Action, GiveBack, Item};

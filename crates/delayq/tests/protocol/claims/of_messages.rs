@@ -1,4 +1,4 @@
-//! The life of a message: leases, what is remembered, moves, pause and rate, expiry.
+//! The life of a message: leases, markers, moves, pause and rate, expiry.
 
 use super::{SHARD, bare, put, request, reserve, run, stored};
 use crate::action::{Action, GiveBack, Item, Reserve};

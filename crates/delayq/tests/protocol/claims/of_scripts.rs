@@ -1,4 +1,4 @@
-//! What holds for every script, and for the calls of owners and operators.
+//! Rules for every script, and for the calls of owners and operators.
 
 use super::{bare, put, reserve, run};
 use crate::action::{Action, Item, Purge};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 const NONE: [&[u8]; 0] = [];
 
-/// They answer callers of any layout.
+/// Scripts that answer callers of any layout.
 const APART: [Verb; 6] = [Verb::Discard, Verb::Grow, Verb::Init, Verb::Layout, Verb::Move, Verb::Probe];
 
 #[tokio::test]

@@ -26,7 +26,6 @@ impl Model {
         }
     }
 
-    /// The messages of a group in the order of its index, with their marks.
     pub(crate) fn group(&self, group: &str) -> Vec<(Mark, Name)> {
         let here = self.messages.iter().filter(|(_, msg)| msg.in_group(group));
         let mut all: Vec<(Mark, Name)> =
@@ -35,12 +34,12 @@ impl Model {
         all
     }
 
-    /// Whether a message is of a topic; empty: of any.
+    /// An empty topic matches every message.
     fn is_of(&self, name: &Name, topic: &str) -> bool {
         topic.is_empty() || self.no(topic) == Some(name.0)
     }
 
-    /// A page of a group after a mark, and the time and name that it answers for the next one.
+    /// A page of a group after a mark, and the time and name that the script answers for the next page.
     pub(super) fn page_of_group(&self, group: &str, behind: &Mark, limit: u64) -> (Vec<Name>, [Vec<u8>; 2]) {
         let mut page = self.group(group);
         page.retain(|(mark, _)| mark > behind);
@@ -117,13 +116,12 @@ impl Model {
         }
         if old != due {
             self.move_to(name, due);
-            // A shift in progress may meet it again in its new place.
+            // A shift in progress may meet the message again in its new place.
             self.shifts.values_mut().for_each(|shift| shift.moved.retain(|(moved, _)| moved != name));
         }
         format!("{} {old} {due}", self.messages[name].word())
     }
 
-    /// When a message expires if it becomes due then.
     pub(super) fn expiry_at(&self, name: &Name, due: u64) -> Option<u64> {
         let msg = &self.messages[name];
         let expires = msg.expires()?;
@@ -156,7 +154,7 @@ impl Model {
         msg.is_pending() && due.is_some_and(fits)
     }
 
-    /// How far a step goes is the script's choice; that it moves no life twice is not.
+    /// The script chooses the length of a step, but must move no life twice.
     pub(super) fn shift_group(
         &mut self,
         (group, topic): (&str, &str),

@@ -1,9 +1,8 @@
-//! Topics that hold nothing, and are forgotten.
+//! Empty topics, which may be forgotten.
 
 use super::{Call, Model, Outcome, same};
 use std::collections::BTreeSet;
 
-/// How long a topic without settings remembers a finished id.
 const REMEMBERED_MS: u64 = 3_600_000;
 
 // === impl Model ===
@@ -40,7 +39,7 @@ impl Model {
         }
     }
 
-    /// What scripts note of a topic, but for its rate: field and value.
+    /// Fields and values that scripts note of a topic, other than its rate.
     pub(crate) fn notes(&self, no: u32) -> Vec<(String, Vec<u8>)> {
         let quiet = self.quiet.get(&no).map(|(accepted, since)| ("quiet", format!("{accepted} {since}")));
         let remembered = self.remembered.get(&no).map(|ms| ("remembered_ms", ms.to_string()));
@@ -51,7 +50,7 @@ impl Model {
             .collect()
     }
 
-    /// Whether a visit finds that nobody has used the topic for long; it notes that it was empty.
+    /// Notes that an empty topic was seen empty; true once the topic has been empty for long enough.
     fn is_quiet(&mut self, no: u32, quiet: u64) -> bool {
         if self.settings.keys().any(|(own, _)| *own == no) || !self.is_drained(no) {
             return false;
@@ -68,7 +67,6 @@ impl Model {
         }
     }
 
-    /// Whether every message of the topic has ended.
     fn is_drained(&self, no: u32) -> bool {
         self.messages.iter().all(|(name, msg)| name.0 != no || msg.is_over())
     }

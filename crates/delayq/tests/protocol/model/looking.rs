@@ -1,4 +1,4 @@
-//! The answers of all scripts that move nothing.
+//! The answers of all scripts that only read.
 
 use super::tending::{next_due, pairs};
 use super::{Call, Model, Msg, Outcome, Place, same, same_bytes};
@@ -7,13 +7,12 @@ use crate::snapshot::{Name, POISON, lossy, parse_name};
 use std::collections::BTreeMap;
 
 const HOUR_MS: u64 = 3_600_000;
-/// The flag of an envelope that ends in a reason.
 const HAS_REASON: u8 = 128;
 
 const BOOKS: [&str; 7] = ["accepted", "delivered", "cancelled", "expired", "purged", "replaced", "buried"];
 
-/// A page of an index: the message of each entry that is shown, and where the next page begins: its time, empty where
-/// there is none, and the last entry.
+/// A page of an index: the shown messages, and the start of the next page, as a time (empty at the end) and
+/// the last entry.
 #[derive(Default)]
 struct Page {
     shown: Vec<Name>,
@@ -51,7 +50,7 @@ impl Model {
         }
     }
 
-    /// A message as listed: as stored, READY if it is ready, and a dead letter with its reason.
+    /// A message as listed: a ready message gets the state READY, and a dead letter its reason.
     fn shown(&self, name: &Name, call: &Call<'_>) -> Option<Vec<u8>> {
         let msg = self.messages.get(name)?;
         let mut bytes = call.before.bodies[name].clone();
@@ -95,7 +94,8 @@ impl Model {
         }
     }
 
-    /// Since when the head of a ready queue is ready, and the earlier of that and of the due times of what is leased.
+    /// The time since which the head of a ready queue is ready, and the earlier of that and of the due times
+    /// of leased messages.
     fn waiting_since(&self, no: u32, call: &Call<'_>) -> [Option<u64>; 2] {
         let mine = |is: fn(&Msg) -> bool| {
             self.messages.iter().filter(move |(name, msg)| name.0 == no && is(msg)).map(|(_, msg)| msg.due())
@@ -107,7 +107,6 @@ impl Model {
         [ready, mine(Msg::is_leased).chain(ready).min()]
     }
 
-    /// Events of that message alone, in their order; those that are too old are left out.
     fn history(&self, topic: &str, id: &[u8], call: &Call<'_>) -> Outcome {
         let no = self.no(topic).unwrap_or(0);
         let kept = self.setting(no, "history").map_or("0".to_owned(), lossy);
@@ -140,7 +139,6 @@ impl Model {
         same_bytes("list", call.answer, &wanted)
     }
 
-    /// A page never crosses an hour.
     fn page_of_delayed(&self, no: u32, list: &List, call: &Call<'_>) -> Page {
         let mut all = self.in_order(no, "delayed", bounds(list), call.before);
         let Some(hour) = all.first().map(|(due, ..)| due / HOUR_MS) else { return Page::default() };
@@ -177,7 +175,7 @@ impl Model {
         Page { shown, next: list.from.to_string(), last: [&behind[..], last].concat() }
     }
 
-    /// The leases of all topics are scanned.
+    /// A page scans the leases of all topics.
     fn page_of_leased(&self, no: u32, list: &List, call: &Call<'_>) -> Page {
         let leases = call.before.index("leases").iter();
         let mut all: Vec<(u64, Vec<u8>, Name)> = leases
@@ -234,7 +232,6 @@ impl Model {
         same("findings", found, vec!["ready"; tally[1] as usize])
     }
 
-    /// Only stale entries are found.
     fn audit_index(&self, indexes: &[Vec<u8>], call: &Call<'_>) -> Outcome {
         same("indexes to their end", call.words[0].as_str(), indexes.len().to_string().as_str())?;
         let is_poison = |fault: &[String]| fault[1] == "stale_entry" && fault[2].contains(POISON);
@@ -242,7 +239,7 @@ impl Model {
         same("findings", found, Vec::<&[String]>::new())
     }
 
-    /// Each counter is true. Stale entries of a bucket were counted when they were pumped.
+    /// Each counter is true. The pump counted stale entries of a bucket as ready.
     fn recount(&self, call: &Call<'_>) -> Outcome {
         same("count", call.words[0].as_str(), "counted")?;
         let (says, is): (Vec<_>, Vec<_>) = call.words[4..].chunks(2).map(|pair| (&pair[0], &pair[1])).unzip();
@@ -291,14 +288,13 @@ impl Model {
         same("survey", told.collect::<Result<Vec<_>, _>>()?, wanted)
     }
 
-    /// Every setting; the name too, and what scripts note.
     fn describe(&self, topic: &str, call: &Call<'_>) -> Outcome {
         let (_, fields) = call.answer.split_first().ok_or("no number of fields")?;
         same("fields", call.number(0)?, fields.len() as u64 / 2)?;
         self.policy_of(topic, fields)
     }
 
-    /// The fields and values of a topic's policy, in any order.
+    /// Fields may come in any order.
     pub(super) fn policy_of(&self, topic: &str, fields: &[Vec<u8>]) -> Outcome {
         let mut wanted = BTreeMap::new();
         if let Some(no) = self.no(topic) {
@@ -314,17 +310,15 @@ impl Model {
     }
 }
 
-/// From when an entry of a ready queue is ready.
 fn ready_us(entry: &[u8]) -> u64 {
     entry[entry.len() - 7..].iter().fold(0, |us, &byte| us << 8 | u64::from(byte))
 }
 
-/// The times that a list is asked for, the earlier one first.
 fn bounds(list: &List) -> (u64, u64) {
     if list.newest_first && list.state == "dead" { (list.to, list.from) } else { (list.from, list.to) }
 }
 
-/// A page of the ordered entries in range: `limit` of them after the last entry.
+/// A page of the ordered entries in range: `limit` entries after the last one shown.
 fn page(list: &List, all: &[(u64, Vec<u8>, Name)]) -> Page {
     let downwards = list.newest_first && list.state == "dead";
     let is_behind = |(time, member, _): &&(u64, Vec<u8>, Name)| {

@@ -1,4 +1,4 @@
-//! What is left of a message that got stuck, once a sweep has mended it.
+//! The state of a stuck message after a sweep has mended the shard.
 
 use super::{Model, Place, ms};
 use crate::snapshot::Name;
@@ -6,7 +6,7 @@ use crate::snapshot::Name;
 // === impl Model ===
 
 impl Model {
-    /// Its body was gone: then it is gone, and one that was not finished counts as never accepted.
+    /// The message lost its body: the message is gone, and counts as never accepted unless finished.
     pub(crate) fn lose(&mut self, name: &Name) {
         let was = self.messages.remove(name).expect("it was there");
         if !was.is_over() {
@@ -14,18 +14,19 @@ impl Model {
         }
     }
 
-    /// Whether a message of this due time is ready where it is placed now.
+    /// True if a message of this due time would go straight to its queue.
     pub(crate) fn is_ready_now(&self, due: u64) -> bool {
         due <= self.now() && !self.held
     }
 
-    /// It was in no place: it is placed again, now.
+    /// The message was in no place: the sweep placed the message now.
     pub(crate) fn place_again(&mut self, name: &Name) {
         let now = ms(self.now());
         self.messages.get_mut(name).expect("it is there").stored.at = now;
     }
 
-    /// It had no lease: it gets one that ends when the message says, and no later than one granted now.
+    /// The message lost its lease: the new lease ends at the time in the message, and no later than a lease
+    /// granted now.
     pub(crate) fn lease_again(&mut self, name: &Name) {
         let latest = self.now() + self.policy(name.0, "lease_ms");
         let msg = self.messages.get_mut(name).expect("it is there");

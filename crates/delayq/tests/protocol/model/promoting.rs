@@ -1,4 +1,4 @@
-//! What a promotion does: delayed messages become ready now.
+//! Promotion: delayed messages become ready now.
 
 use super::{Call, Model, Outcome, same, same_bytes};
 use crate::action::Promote;
@@ -6,7 +6,6 @@ use crate::snapshot::Name;
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// An entry of an index: time, member and message.
 type Entry = (u64, Vec<u8>, Name);
 
 // === impl Model ===
@@ -22,7 +21,7 @@ impl Model {
         let (mut promoted, mut kept) = (0, 0);
         for name in page {
             let is_meant = only.is_none_or(|no| no == name.0) && self.messages[&name].word() == "delayed";
-            // What a broken key blocks is kept.
+            // A message blocked by a broken key counts as kept.
             if is_meant && call.broken && call.after.bodies.get(&name) == call.before.bodies.get(&name) {
                 kept += 1;
             } else if is_meant {
@@ -38,7 +37,6 @@ impl Model {
         same_bytes("next", &call.answer[3..], &[from, last])
     }
 
-    /// The entries of the step, and the start of the next: word, time and entry.
     fn promote_step(
         &self,
         only: Option<u32>,

@@ -1,28 +1,26 @@
-//! Pumping: due messages move on, expired leases return, forgotten ids go.
+//! Pumping: due messages become ready, expired leases return, ids are forgotten.
 
 use super::{Call, Model, Msg, Outcome, Place, same};
 use crate::snapshot::Name;
 use delayq::UnixMillis;
 
-/// What a pump moved, as visible in the shard.
 #[derive(Default)]
 struct Moves {
     ready: u64,
-    /// Expired without ever having been ready: a pump may have moved them on the way.
+    /// Expired without ever having been ready; the pump may have moved such messages on the way.
     expired_delayed: u64,
     returned: u64,
     buried: u64,
     expired: u64,
     forgotten: u64,
     shifts: u64,
-    /// Stale entries.
     poison: u64,
 }
 
 // === impl Model ===
 
 impl Model {
-    /// The step of the pump is the script's choice; what it may choose, and what it may not leave, is not.
+    /// The script chooses the step, but only among allowed moves, and must leave nothing out.
     pub(super) fn pump(&mut self, epoch: Option<u64>, limit: u64, call: &Call<'_>) -> Outcome {
         let idle = |word: &str| {
             same("pump", call.words[0].as_str(), word)?;
@@ -71,7 +69,7 @@ impl Model {
                 }
             }
             Place::Leased { until, ref receipt } if until > self.latest_lease_end() => {
-                // It was granted while the clock was ahead; a pump with nothing else to do shortens it.
+                // Granted while the clock was ahead. A pump with nothing else to do shortens the lease.
                 let end = self.latest_lease_end();
                 if stored.is_some_and(|stored| stored.at.get() == end) {
                     let (receipt, msg) = (receipt.clone(), self.messages.get_mut(name).unwrap());
@@ -100,7 +98,7 @@ impl Model {
         Ok(())
     }
 
-    /// With nothing due, a pump leaves no lease that ends later than any granted now.
+    /// With nothing due, a pump leaves no lease that ends later than a lease granted now.
     fn check_leases(&self, call: &Call<'_>) -> Outcome {
         let (now, end) = (self.now(), self.latest_lease_end());
         let alarms = call.before.index("alarms");
@@ -110,7 +108,7 @@ impl Model {
         same("leases that last too long", late > 0 && is_idle && is_seen && !call.broken, false)
     }
 
-    /// The oldest of each topic become ready first, whatever the limit.
+    /// Each topic's oldest messages become ready first, whatever the limit.
     fn check_order(&self, call: &Call<'_>) -> Outcome {
         let now = self.now();
         for no in 1..=self.topics.len() as u32 {
@@ -169,7 +167,7 @@ impl Model {
         }
     }
 
-    /// Every time that the pump has to keep.
+    /// Every time that the pump must wake for.
     fn times(&self) -> impl Iterator<Item = (String, u64)> {
         let shifts = self.shifts.iter().map(|(group, shift)| (format!("shift of {group}"), shift.forget));
         let of = |(name, msg): (&Name, &Msg)| {

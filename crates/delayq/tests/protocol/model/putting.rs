@@ -1,4 +1,4 @@
-//! Puts, and how a message gets its place and its end.
+//! Puts, and the place and the end of a message.
 
 use super::{Call, Model, Msg, Outcome, Place, ms, same};
 use crate::action::{Item, is_generated};
@@ -56,7 +56,7 @@ impl Model {
         word.into()
     }
 
-    /// Whether its topic refuses it, as the repeat of a put whose end may already be forgotten.
+    /// A topic refuses the repeat of a put whose end may already be forgotten.
     fn is_stale(&self, no: u32, item: &Item) -> bool {
         let other = if is_generated(&item.id) { "remember_generated_ms" } else { "remember_own_ms" };
         let remember = self.policy(no, "remember_cancelled_ms").min(self.policy(no, other));
@@ -79,7 +79,6 @@ impl Model {
         (msg.place, msg.stored.due, msg.stored.at) = (place, ms(due), ms(now));
     }
 
-    /// Its end: nothing is left of it, or a marker.
     pub(super) fn finish(&mut self, name: &Name, outcome: &'static str) {
         self.book(outcome, name.0);
         let remember = match outcome {
@@ -93,7 +92,7 @@ impl Model {
             return;
         }
         let msg = self.messages.get_mut(name).unwrap();
-        // What is remembered for that long shares a list with what ends in the same eighth.
+        // Markers whose times end within the same eighth share a list.
         let forget = (now + remember).next_multiple_of(remember.div_ceil(8));
         msg.place = Place::Over { word: outcome, forget };
         let old = &msg.stored;
@@ -109,7 +108,7 @@ fn is_alike(stored: &Envelope, old: &Msg) -> bool {
     stored.hash.is_none() || stored.hash == old.stored.hash
 }
 
-/// Whether the finished or dead message was put by the first try of this repeat.
+/// True if the first try of this repeat put the finished or dead message.
 fn was_put_by(item: &Item, stored: &Envelope, old: &Msg) -> bool {
     let ended = !old.is_pending() && !old.is_leased();
     ended && is_alike(stored, old) && item.tried.is_some_and(|tried| old.stored.at > ms(tried))

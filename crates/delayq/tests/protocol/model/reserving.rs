@@ -1,17 +1,15 @@
-//! Reserving: which ready messages are leased, how many a pause and a rate allow, and when the next may follow.
+//! Reserving: the messages to lease, the limits by pause and rate, and the time of the next call.
 
 use super::{Call, Model, Outcome, Place, index_name, ms, same};
 use crate::action::Reserve;
 use crate::snapshot::{Name, lossy};
 
-/// What a topic allows now.
 struct Allowance {
     messages: u64,
-    /// Of a rate: µs between two messages, and when its bucket is empty, in µs.
+    /// Of a rate: µs between two messages, and the time when its bucket is empty, in µs.
     rate: Option<(f64, f64)>,
 }
 
-/// What a call has taken and seen so far.
 struct Tally {
     wanted: u64,
     bytes: u64,
@@ -19,7 +17,6 @@ struct Tally {
     expired: u64,
     left: u64,
     wait: Option<u64>,
-    /// Where the answer is read next.
     at: usize,
 }
 
@@ -30,7 +27,6 @@ impl Tally {
         max_bytes > 0 && self.bytes >= max_bytes
     }
 
-    /// There is a reason to reserve again in `ms`.
     fn come_back(&mut self, ms: f64) {
         let ms = ms.ceil() as u64;
         self.wait = Some(self.wait.map_or(ms, |wait| wait.min(ms)));
@@ -67,8 +63,8 @@ impl Model {
         same("dropped, expired, buried, newer", &call.words[2..6], &numbers)
     }
 
-    /// A leaky bucket: one message every `1 / rate` s, and a burst of 100 ms, at least one message. It never holds
-    /// more, whatever the clock and the rate were before.
+    /// A leaky bucket: one message every `1 / rate` s, and a burst of 100 ms, at least one message. Neither
+    /// an earlier clock nor an earlier rate fills the bucket further.
     fn allowance(&mut self, no: u32, tally: &mut Tally) -> Allowance {
         if self.setting(no, "paused").is_some() {
             return Allowance { messages: 0, rate: None };
@@ -100,7 +96,6 @@ impl Model {
         }
     }
 
-    /// Goes through the queue from its head while more may be taken; returns how many were.
     fn take(
         &mut self,
         no: u32,
@@ -119,7 +114,7 @@ impl Model {
             };
             if self.messages[&name].is_expired(self.now()) {
                 if call.broken && call.after.bodies.get(&name) == call.before.bodies.get(&name) {
-                    // It returns later; if even that is impossible, it goes to the end of its queue.
+                    // The message returns later, or goes to the end of its queue if even that is impossible.
                     tally.left += 1;
                     if call.after.in_bucket(no, &entry[..entry.len() - 7]) {
                         self.messages.get_mut(&name).unwrap().place = Place::Delayed;

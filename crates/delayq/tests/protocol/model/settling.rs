@@ -1,4 +1,4 @@
-//! What ends a lease: ack, release, bury, expiry; and the replay of dead letters.
+//! The ends of a lease (ack, release, bury, expiry), and the replay of dead letters.
 
 use super::{Call, Model, Msg, Outcome, Place, ms, same};
 use crate::action::{GiveBack, REASON};
@@ -73,7 +73,7 @@ impl Model {
         (msg.place, msg.stored.at, msg.stored.reason) = (Place::Dead, ms(now), Some(reason.to_owned()));
     }
 
-    /// `due`: its due time according to the scripts; only a random back-off needs it.
+    /// `due` is the scripts' due time, needed for a random back-off alone.
     pub(super) fn give_back(
         &mut self,
         name: &Name,
@@ -104,8 +104,8 @@ impl Model {
         Ok(self.messages[name].word())
     }
 
-    /// The range of delays before the next attempt: by the message's back-off, else its topic's, else delayq's default.
-    /// An invalid one counts as missing.
+    /// The range of delays before the next attempt, by the message's back-off, else its topic's, else
+    /// delayq's default. An invalid back-off counts as missing.
     fn backoff(&self, no: u32, msg: &Msg) -> (u64, u64) {
         let of_topic = || self.setting(no, "backoff").and_then(written).unwrap_or((2, vec![1000, 600_000]));
         let (kind, delays) = msg.stored.backoff.as_ref().map_or_else(of_topic, parts);

@@ -1,4 +1,4 @@
-//! What operators and owners do: purge, configure, claim, hold, dictionaries.
+//! Calls of operators and owners: purge, configure, claim, hold, dictionaries.
 
 use super::{Call, Model, Msg, Outcome, Place, same, same_bytes};
 use crate::action::Purge;
@@ -18,7 +18,7 @@ impl Model {
         let (step, wanted) = self.purge_step(no, purge, call);
         let (mut purged, mut kept) = (0, 0);
         for name in &step {
-            // What a broken key blocks is kept.
+            // A message blocked by a broken key counts as kept.
             if call.broken && call.after.bodies.get(name) == call.before.bodies.get(name) {
                 kept += 1;
             } else {
@@ -33,7 +33,6 @@ impl Model {
         same_bytes("next", &call.answer[3..], &[from, last])
     }
 
-    /// What the step has to purge, and what it says of the next: word, time and entry.
     fn purge_step(&self, no: u32, purge: &Purge, call: &Call<'_>) -> (Vec<Name>, [Vec<u8>; 3]) {
         let text = |n: u64| n.to_string().into_bytes();
         let through = [b"done".to_vec(), text(purge.from), Vec::new()];
@@ -127,7 +126,7 @@ impl Model {
         same("dictionary", call.answer, &[known])
     }
 
-    /// The message of a ready queue's entry; `None` if it is stale.
+    /// `None` for a stale entry.
     pub(super) fn ready_message(
         &self,
         no: u32,
@@ -140,7 +139,7 @@ impl Model {
         (is_ready && shard.bodies[&name][4..8] == rest[..4]).then_some(name)
     }
 
-    /// The messages of a topic in one state, with their times in a range and their entries, in the order of their index.
+    /// Messages in the order of their index, with times in a range and entries.
     pub(super) fn in_order(
         &self,
         no: u32,
@@ -168,12 +167,10 @@ impl Model {
     }
 }
 
-/// The shard's next due time, as the scripts answer it.
 pub(super) fn next_due(call: &Call<'_>) -> String {
     call.before.index("alarms").values().min().map(ToString::to_string).unwrap_or_default()
 }
 
-/// A policy as `configure` and `describe` answer it.
 pub(super) fn pairs(answer: &[Vec<u8>]) -> std::collections::BTreeMap<String, Vec<u8>> {
     answer.chunks(2).map(|pair| (lossy(&pair[0]), pair.get(1).cloned().unwrap_or_default())).collect()
 }

@@ -1,4 +1,4 @@
-//! What a run does next: random, and near what already exists.
+//! The next step of a run: random, and near existing entries.
 
 use super::{HOUR_MS, Run, Weather, receipt_of};
 use crate::action::{Action, GiveBack, Item, Mark, Promote, Purge, Reserve, is_generated};
@@ -14,7 +14,7 @@ pub(super) const LAST_MS: u64 = (1 << 53) - 1;
 // === impl Run ===
 
 impl Run {
-    /// Time advances: not at all, a little, or far. Now and then the clock steps back: a little, or far.
+    /// Advances the clock by nothing, a little, or far. Now and then the clock steps back a little, or far.
     pub(super) fn tick(&mut self) {
         let now_us = self.model.now_us;
         if self.rng.u8(..30) == 0 {
@@ -51,12 +51,12 @@ impl Run {
                 }
                 _ => 0,
             },
-            // Nowhere: a topic that was seen quiet is asked again too early.
+            // Nowhere: asks too early about a topic that was seen quiet.
             13 if !self.model.quiet.is_empty() && rng.bool() => {
                 self.likely = Some(Action::ForgetQuiet { quiet: 1 });
                 0
             }
-            // To when a topic has been quiet for long enough, or just before.
+            // To the time at which a topic has been quiet for long enough, or just before.
             13 if rng.bool() => match self.model.quiet.values().next() {
                 Some((_, since)) if since + HOUR_MS >= now_us / 1000 => {
                     self.likely = Some(Action::ForgetQuiet { quiet: 1 });
@@ -64,7 +64,7 @@ impl Run {
                 }
                 _ => 0,
             },
-            // To the very millisecond at which something is due, or just before.
+            // To the very millisecond of a due time, or just before.
             _ => match self.before.index("alarms").values().min().copied() {
                 Some(head) if head * 1000 > now_us && head < now_us / 1000 + 100 * HOUR_MS => {
                     self.likely = Some(Action::Pump { epoch: Some(self.model.epoch), limit: 500 });
@@ -76,7 +76,6 @@ impl Run {
         self.model.now_us += us;
     }
 
-    /// A call. Pages with poison are left to the tests that know where it is.
     pub(super) fn choose(&mut self) -> Action {
         if let Some(likely) = self.likely.take()
             && self.rng.bool()
@@ -145,7 +144,7 @@ impl Run {
         GROUPS[self.rng.usize(..GROUPS.len())].into()
     }
 
-    /// Where a step or a page of a group begins: at the start, after one of its messages, or after one that has gone.
+    /// A mark at the start, after a message of the group, or after a message that has gone.
     pub(super) fn mark(&mut self, group: &str) -> Mark {
         let all = self.model.group(group);
         match (self.rng.u8(..4), all.first()) {
@@ -155,7 +154,7 @@ impl Run {
         }
     }
 
-    /// A message of a name that others have too: mostly, an own id is in its usual group, or in none.
+    /// A message with a name in common with others: mostly an own id in its usual group, or in none.
     fn named(&mut self) -> Item {
         let id = match self.rng.u8(..8) {
             0 => b"1:2".to_vec(),
@@ -237,12 +236,12 @@ impl Run {
         }
     }
 
-    /// A shift in progress continues; sometimes another tries to interrupt it.
+    /// Continues a shift in progress; now and then another shift tries to interrupt.
     fn shift(&mut self) -> Action {
         let (group, limit) = (self.group(), self.rng.u64(1..4));
         let other = self.rng.usize(..4);
         let under_way = self.model.shifts.get(&group).filter(|shift| !shift.over && self.rng.u8(..4) > 0);
-        // Each token has its difference, so that a late one carries the same.
+        // Each token has its own difference, so that a late repeat carries the same.
         let topic = under_way.map(|shift| shift.topic.clone());
         let token = under_way.map_or_else(|| other.to_string(), |shift| shift.token.clone());
         let by =
@@ -274,7 +273,6 @@ impl Run {
         Action::Reserve(Reserve { topics, most, max_bytes, lease })
     }
 
-    /// The receipt of an earlier delivery of a message that is leased again.
     fn superseded_receipt(&self) -> Option<Vec<u8>> {
         let names: Vec<&[u8]> =
             self.model.messages.values().filter_map(receipt_of).map(|new| name_of(new)).collect();
@@ -283,7 +281,6 @@ impl Run {
         self.receipts.iter().find(is_superseded).cloned()
     }
 
-    /// Valid receipts, old receipts, and sometimes one twice.
     fn some_receipts(&mut self) -> Vec<Vec<u8>> {
         let held: Vec<Vec<u8>> =
             self.receipts.iter().filter(|receipt| self.model.leased_by(receipt).is_some()).cloned().collect();
@@ -303,7 +300,6 @@ impl Run {
         Action::Release { all: receipts.into_iter().map(one).collect() }
     }
 
-    /// Dead letters mostly, and sometimes any ids.
     fn replay(&mut self) -> Action {
         let topic = self.topic();
         let no = self.model.no(&topic).unwrap_or(0);
@@ -316,7 +312,6 @@ impl Run {
         Action::Replay { topic, delay, ids }
     }
 
-    /// The step after the last one, or a first one: an interrupted caller simply begins again.
     fn purge_action(&mut self) -> Action {
         if let Some(next) = self.cursors.purge.clone().filter(|_| self.rng.bool()) {
             return Action::Purge(next);
@@ -327,7 +322,6 @@ impl Run {
         Action::Purge(Purge { topic, state, from, to, last: Vec::new(), limit })
     }
 
-    /// The step after the last one, or a first one: of a topic, of a group, or of a group in a topic.
     fn promote_action(&mut self) -> Action {
         if let Some(next) = self.cursors.promote.clone().filter(|_| self.rng.bool()) {
             return Action::Promote(next);
@@ -340,7 +334,6 @@ impl Run {
         Action::Promote(Promote { topic, group, from, to, last: Vec::new(), limit })
     }
 
-    /// Forgets one topic, or all that are quiet.
     fn forget(&mut self) -> Action {
         match self.rng.u8(..3) {
             0 => Action::Forget { topic: self.topic() },
@@ -357,7 +350,7 @@ impl Run {
         let (rng, now) = (&mut self.rng, self.model.now() as usize);
         let (field, value) = match rng.u8(..15) {
             0 => ("paused", ["1", ""][rng.usize(..2)]),
-            // Often, since only a second one finds a bucket that is too full for it.
+            // Often, since only a second rate finds a bucket that is too full for the new rate.
             1 | 12 | 13 => ("rate", ["5", "0.05", "33.3", "250", ""][rng.usize(..5)]),
             2 => ("max_attempts", ["0", "1", "3", ""][rng.usize(..4)]),
             3 => ("lease_ms", ["10", ""][rng.usize(..2)]),
@@ -380,7 +373,6 @@ impl Run {
     }
 }
 
-/// A back-off of any kind.
 fn backoff(rng: &mut Rng) -> Backoff {
     let mut delay = |most| Duration::from_millis(rng.u64(1..most));
     let (first, more) = (delay(3000), delay(3000));
@@ -391,7 +383,6 @@ fn backoff(rng: &mut Rng) -> Backoff {
     }
 }
 
-/// A receipt without its gen.
 fn name_of(receipt: &[u8]) -> &[u8] {
     &receipt[..receipt.len() - 4]
 }

@@ -1,4 +1,4 @@
-//! The end of a run: everything is delivered, and then only the registry is left.
+//! The end of a run.
 
 use super::{HOUR_MS, Run, receipt_of};
 use crate::action::{Action, Purge, Reserve};
@@ -8,7 +8,7 @@ use crate::snapshot::Name;
 // === impl Run ===
 
 impl Run {
-    /// Delivers everything: then only the registry is left.
+    /// Delivers everything, after which only the registry remains.
     pub(super) async fn drain(&mut self) -> Result<(), String> {
         self.step(&Action::Hold { epoch: self.model.epoch, on: false }).await?;
         for topic in self.model.living() {
@@ -43,7 +43,6 @@ impl Run {
         }
     }
 
-    /// Delivers what is ready, and purges the dead letters.
     async fn empty(&mut self) -> Result<(), String> {
         let topics = self.model.living();
         for topic in &topics {

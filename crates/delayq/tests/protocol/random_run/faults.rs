@@ -11,7 +11,6 @@ use crate::snapshot::{POISON, lossy};
 // === impl Run ===
 
 impl Run {
-    /// A call whose answer is lost, and which is therefore repeated.
     pub(super) async fn lost_step(&mut self, action: &Action) -> Result<(), String> {
         if action.is_look() {
             return self.step(action).await;
@@ -43,7 +42,7 @@ impl Run {
         Ok(())
     }
 
-    /// A call for one message while a key has the wrong type: it is applied, or refused without a trace.
+    /// Calls for one message while a key has the wrong type: the call is applied, or refused without a trace.
     pub(super) async fn broken_step(&mut self, action: Action) -> Result<(), String> {
         let action = of_one(action);
         let key = self.key_to_break(&action);
@@ -55,7 +54,7 @@ impl Run {
         let after = self.shard.snapshot().await;
         if is_refused(&answer) || action.is_look() {
             match (&action, &answer) {
-                // The shard's owner is recorded before anything is moved.
+                // A pump records the shard's owner before any move.
                 (Action::Pump { epoch: Some(epoch), .. }, _)
                     if after.number("meta", "epoch") == *epoch as i64 =>
                 {
@@ -96,7 +95,7 @@ impl Run {
             keys.extend(["r", "d", "t"].map(|kind| format!("{kind}:{no}")));
             keys.extend([hour, hour + 1].map(|hour| format!("b:{no}:{hour}")));
         }
-        // A cursor is removed by name, whatever its type: only reading it fails.
+        // A cursor is removed by name, whatever its type; only reading fails.
         if let Action::ShiftGroup { group, .. } = action {
             keys.push(format!("shift:{group}"));
         }
@@ -113,7 +112,6 @@ impl Run {
         compare(&self.model, &self.before, &mut self.watch)
     }
 
-    /// Puts a stale entry where a script may meet it.
     pub(super) async fn poison(&mut self) -> Result<(), String> {
         if self.model.topics.is_empty() {
             return Ok(());
@@ -152,7 +150,6 @@ fn text(answer: &Answer) -> Vec<String> {
         .map_or_else(|why| vec![why.clone()], |words| words.iter().map(|word| lossy(word)).collect())
 }
 
-/// The same call for its first message alone.
 fn of_one(action: Action) -> Action {
     match action {
         Action::Put { topic, mut items } => {

@@ -1,4 +1,4 @@
-//! What a run queries next.
+//! The queries of a run.
 
 use super::choice::LAST_MS;
 use super::{HOUR_MS, Run};
@@ -18,7 +18,7 @@ impl Run {
                 Action::ListGroup { behind: self.mark(&group), group, limit: self.rng.u64(1..4) }
             }
             6..8 => self.histogram(),
-            // After a clock step back, ready messages look as if they were not due.
+            // After a clock step back, ready messages seem not to be due.
             8 if self.model.now_us == self.model.latest_us => self.audit(),
             _ if self.rng.bool() && self.model.now_us.is_multiple_of(2) => Action::Overview,
             _ if !self.model.now_us.is_multiple_of(2) => {
@@ -31,7 +31,6 @@ impl Run {
         }
     }
 
-    /// Audits the messages, an index or the counters, or repairs what needs no repair.
     fn audit(&mut self) -> Action {
         match self.rng.u8(..4) {
             0 => {
@@ -74,7 +73,6 @@ impl Run {
         Action::Repair { findings }
     }
 
-    /// The page after the last one, or a first one.
     fn list(&mut self) -> Action {
         if let Some(next) = self.cursors.list.clone().filter(|_| self.rng.u8(..4) > 0) {
             return Action::List(next);
@@ -98,7 +96,6 @@ impl Run {
 
     fn histogram(&mut self) -> Action {
         let (from, mut to) = if self.rng.bool() { self.range() } else { (0, LAST_MS + 1) };
-        // At times exactly up to where something is due.
         if let Some(msg) = self.model.messages.values().find(|_| self.rng.u8(..6) == 0) {
             to = msg.due();
         }
@@ -106,7 +103,7 @@ impl Run {
         Action::Histogram { topic: self.topic(), from, to, width }
     }
 
-    /// From some past time to some future time; now and then exactly what is due at one time.
+    /// From a past time to a future time; now and then exactly one due time.
     pub(super) fn range(&mut self) -> (u64, u64) {
         let now = self.model.now();
         if self.rng.u8(..4) == 0 {

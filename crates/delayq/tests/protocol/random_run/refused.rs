@@ -1,10 +1,10 @@
-//! Invalid calls: refused by name, and nothing is changed.
+//! Invalid calls: refused by name, without a change.
 
 use super::Run;
 use crate::action::{Action, List, Promote, Purge, Reserve};
 use crate::compare::compare;
 
-/// Invalid back-offs: of an unknown kind, of a wrong length, without a delay, shrinking.
+/// Invalid back-offs: unknown kind, wrong length, no delay, shrinking.
 pub(super) const BROKEN_BACKOFFS: [&[u8]; 6] = [
     &[0, 0, 0, 0, 1],
     &[1, 0, 0, 0, 1, 0, 0, 0, 1],

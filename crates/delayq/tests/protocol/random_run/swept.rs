@@ -1,4 +1,4 @@
-//! Sweeps within a run: they leave a sound shard as it is, and mend what got stuck as the model says.
+//! Sweeps within a run: a sweep leaves a sound shard alone, and mends stuck messages like the model.
 
 use super::{HOUR_MS, Run};
 use crate::action::Action;
@@ -8,13 +8,12 @@ use crate::snapshot::{Name, POISON, Snapshot, lossy};
 use delayq::admin::SweptMending;
 use std::sync::Arc;
 
-/// Walks until nothing is left to mend: the first mends what it finds, a counter takes two more.
+/// Walks until nothing is left to mend: the first mends every finding, a counter takes two more.
 const WALKS: usize = 4;
 
 // === impl Run ===
 
 impl Run {
-    /// A call, and now and then a sweep behind it, of a shard in which nothing is wrong or some things are.
     pub(super) async fn swept_step(&mut self, action: &Action) -> Result<(), String> {
         self.step(action).await?;
         if self.rng.u8(..4) > 0 {
@@ -22,7 +21,7 @@ impl Run {
         }
         let faults = self.rng.usize(..5);
         match faults {
-            // By itself: one that something mended sets within ten seconds counts for all of its index.
+            // Alone: an alarm set by another mending within ten seconds counts for the whole index.
             4 => self.lose_alarm().await,
             _ => self.plant(faults).await,
         }
@@ -40,7 +39,6 @@ impl Run {
         Ok(())
     }
 
-    /// How many faults a sweep found and mended.
     async fn sweep(&mut self) -> Result<usize, String> {
         let (mut sweep, mut found) = (self.admin.sweep(1.0, true), 0);
         for walk in 1..=WALKS {
@@ -48,7 +46,7 @@ impl Run {
             while let Some(step) = sweep.next().await.map_err(|error| error.to_string())? {
                 faults.extend(step.faults);
             }
-            // The keys of the test itself are none of a shard.
+            // The test's own keys do not belong to a shard.
             faults.retain(|fault| fault.kind != "wrong_type");
             let is_left = |mending: &SweptMending| walk == WALKS || *mending != SweptMending::Mended;
             if let Some(left) = faults.iter().find(|fault| is_left(&fault.mending)) {
@@ -59,7 +57,6 @@ impl Run {
         Ok(found)
     }
 
-    /// Lets things get stuck, each of another message, and tells the model what a sweep makes of them.
     async fn plant(&mut self, faults: usize) {
         let mut names: Vec<Name> = self.model.messages.keys().cloned().collect();
         self.rng.shuffle(&mut names);
@@ -87,7 +84,6 @@ impl Run {
         self.edit(&[b"DEL", &[b"~m:", &index_name(name)[..]].concat()]).await;
     }
 
-    /// Takes a pending message out of its group and its expiry's index.
     async fn lose_indexes(&mut self, name: &Name) {
         let msg = &self.model.messages[name];
         if !msg.is_pending() {
@@ -99,7 +95,6 @@ impl Run {
         }
     }
 
-    /// Takes a message out of the index or the queue that it is in.
     async fn lose_place(&mut self, name: &Name) {
         let msg = self.model.messages[name].clone();
         let generation = self.before.envelope(name).expect("the model's messages are there").generation;
@@ -110,7 +105,8 @@ impl Run {
                 self.edit(&[b"ZREM", b"~leases", receipt]).await;
             }
             Place::Dead => self.edit(&[b"ZREM", format!("~d:{}", name.0).as_bytes(), &member]).await,
-            // One whose time came or went back meanwhile, as clocks do, is placed elsewhere: `stuck` has such ones.
+            // A due time that came or went back meanwhile, as clocks do, leads to another place: `stuck`
+            // tests that case.
             Place::Delayed if !self.model.is_ready_now(msg.due()) => {
                 self.model.place_again(name);
                 let bucket = format!("~b:{}:{}", name.0, msg.due() / HOUR_MS);
@@ -149,7 +145,6 @@ impl Run {
         self.edit(&[b"HINCRBY", b"~stats", counter.as_bytes(), by.as_bytes()]).await;
     }
 
-    /// Writes into the shard behind the scripts' backs.
     async fn edit(&mut self, words: &[&[u8]]) {
         self.log.push(format!("{:?}", words.iter().map(|word| lossy(word)).collect::<Vec<_>>()));
         self.shard.command(words).await;
@@ -162,7 +157,7 @@ impl Run {
     }
 }
 
-/// The shard but for the count of gens, which a repair in vain takes one of.
+/// The shard without the count of gens, which even an idle repair advances.
 fn without_gen(shard: &Snapshot) -> Snapshot {
     let mut shard = shard.clone();
     shard.hashes.get_mut("meta").map(|meta| meta.remove("gen"));

@@ -9,10 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// Rounds of the load that a test awaits, so that audits fall between them.
+/// Audits fall between the rounds.
 const ROUNDS: u64 = 20;
 
-/// Puts, pumps, reserves, acks, releases and cancels in a topic of its own until it is stopped.
 pub(super) struct Load {
     stop: Arc<AtomicBool>,
     rounds: Arc<AtomicU64>,

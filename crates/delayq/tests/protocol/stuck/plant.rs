@@ -7,7 +7,7 @@ use delayq::protocol::Holder;
 use std::collections::BTreeSet;
 
 impl Scene {
-    /// One message, entry, index and counter of each kind of fault. Topic `stuck` is number 1.
+    /// Plants a message, an entry, an index and a counter for each kind of fault. Topic `stuck` is number 1.
     pub(super) async fn plant(&mut self) -> BTreeSet<(FindingKind, String)> {
         self.plant_messages().await;
         self.plant_entries().await;
@@ -60,7 +60,7 @@ impl Scene {
         self.put(self.message("alone").after(FAR).group("crew").unwrap()).await;
         self.put(self.message("undying").after(FAR).expires(NEVER)).await;
         self.producer.cancel(&self.stuck, &own("remembered").into()).await.unwrap();
-        // Its entry is of another gen, and its time is long over.
+        // Its entry has another gen, and its time is long past.
         self.bare.command(&[b"SETRANGE", b"~m:1:remembered", b"4", b"gone"]).await;
         self.bare.command(&[b"SETRANGE", b"~m:1:remembered", b"16", &[0; 8]]).await;
         self.take_out("r:1", "lost-ready").await;

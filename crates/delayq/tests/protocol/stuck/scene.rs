@@ -1,4 +1,4 @@
-//! A shard of which a topic's messages get stuck.
+//! A shard with a topic of stuck messages.
 
 use crate::bare_shard::BareShard;
 use crate::snapshot::lossy;
@@ -38,18 +38,16 @@ impl Scene {
         let server = RedisServer::private_with(RedisOptions::default().clock(&clock)).await;
         let Deployment { server, client, producer, admin } = Deployment::on(server, 1).await;
         let stuck = Topic::new("stuck").unwrap();
-        // So that nothing finishes before it is planted.
+        // No lease runs out before a fault is planted.
         admin.set_policy(&stuck, &Policy { lease: Some(LEASE), ..Policy::default() }).await.unwrap();
         let bare = BareShard::uncreated(&server, "dq", Arc::new(Scripts::published())).await;
         Self { server, clock, client, producer, admin, bare, stuck }
     }
 
-    /// Changes what everybody may do.
     pub(super) async fn allow(&self, rule: &str) {
         let () = self.server.command(&["ACL", "SETUSER", "default", rule]).await;
     }
 
-    /// Has the server refuse whatever may write, or take it again.
     pub(super) async fn refuses_writes(&self, refuses: bool) {
         let replicas = if refuses { "1" } else { "0" };
         let () = self.server.command(&["CONFIG", "SET", "min-replicas-to-write", replicas]).await;
@@ -74,7 +72,6 @@ impl Scene {
             .messages
     }
 
-    /// The entries of an index in which `id` is.
     pub(super) async fn entries(&mut self, key: &str, id: &str) -> Vec<Vec<u8>> {
         let range: &[u8] = if key.starts_with("r:") { b"LRANGE" } else { b"ZRANGE" };
         let name = format!("~{key}");
@@ -96,7 +93,6 @@ impl Scene {
         }
     }
 
-    /// The key of the bucket in which `id` is.
     pub(super) async fn bucket_of(&mut self, id: &str) -> String {
         let shard = self.bare.snapshot().await;
         let found = shard.buckets.iter().find(|(_, _, entry, _)| lossy(entry).contains(id)).unwrap();
@@ -107,7 +103,7 @@ impl Scene {
         self.bare.command(&[b"DEL", format!("~{key}").as_bytes()]).await;
     }
 
-    /// What an audit found, without consequential findings.
+    /// Findings of an audit, without findings that follow from others.
     pub(super) async fn found(&self) -> (Audit, BTreeSet<(FindingKind, String)>) {
         let audit = self.admin.audit(|_| {}).await.unwrap();
         let found = audit.findings.iter().map(|found| {
@@ -118,12 +114,10 @@ impl Scene {
         (audit, found)
     }
 
-    /// What a sweep over everything found.
     pub(super) async fn swept(&self, mends: bool) -> Vec<SweptFault> {
         swept_by(&mut self.admin.sweep(1.0, mends)).await
     }
 
-    /// Lets the rest run its course in normal operation; returns the delivered ids.
     pub(super) async fn drain(&mut self) -> BTreeSet<String> {
         let mut delivered = BTreeSet::new();
         let topics = vec![self.stuck.clone(), Topic::new("load").unwrap()];
@@ -160,7 +154,6 @@ impl Scene {
     }
 }
 
-/// What the next walk of a sweep found.
 pub(super) async fn swept_by(sweep: &mut Sweep) -> Vec<SweptFault> {
     let mut faults = Vec::new();
     while let Some(swept) = sweep.next().await.unwrap() {

@@ -1,5 +1,4 @@
-//! A cluster of three masters and their replicas, each with an append-only file: both nodes of a third of the slots die,
-//! and all nodes are restarted one after another.
+//! Both nodes of a third of the slots die, and all nodes of a cluster with files restart in turn.
 
 use crate::failovers::load::Load;
 use crate::failovers::stream::{SHARDS, Stream, slot};
@@ -11,16 +10,15 @@ use delayq_tests::stall::Stall;
 use delayq_tests::timing::{Timing, conclusive};
 use std::time::{Duration, Instant};
 
-/// How soon messages flow again once their node takes writes, and how late those of other nodes come at most.
+/// Maximum time until messages flow again once their node takes writes, and maximum lateness of the other
+/// nodes' messages.
 const BOUND: Duration = Duration::from_secs(3);
-/// What the others deliver meanwhile, at least.
 const A_SHARD: usize = 100;
 
 async fn cluster() -> RedisCluster {
     RedisCluster::with_replicas_of(RedisOptions::default().append_only("everysec")).await
 }
 
-/// The shards of this node, and those of the others.
 async fn shards_of(cluster: &RedisCluster, node: usize) -> (Vec<u16>, Vec<u16>) {
     let (mut its, mut others) = (Vec::new(), Vec::new());
     for shard in 0..SHARDS {
@@ -30,7 +28,6 @@ async fn shards_of(cluster: &RedisCluster, node: usize) -> (Vec<u16>, Vec<u16>) 
     (its, others)
 }
 
-/// Waits until this node takes writes.
 async fn serves(cluster: &RedisCluster, node: usize) -> Instant {
     wait_until("the node to take writes", LONG, async || {
         let info: String = cluster.nodes[node].try_command(&["CLUSTER", "INFO"]).await.unwrap_or_default();

@@ -1,7 +1,8 @@
-//! What replicas confirmed is there after every failover that they can survive; see docs/operations/durability.md.
+//! Writes that replicas confirmed survive every failover that the replicas can survive; see
+//! docs/operations/durability.md.
 //!
-//! The short form makes two failovers each. With `DELAYQ_TEST_FAILOVERS=N`, the first test makes N and waits for 100,000
-//! answered puts, and the others a quarter of that.
+//! The short form makes two failovers each. With `DELAYQ_TEST_FAILOVERS=N`, the first test makes N and waits
+//! for 100,000 answered puts, and the other tests a quarter of that.
 
 use crate::failovers::load::{Load, ask_for};
 use delayq::LinkSettings;
@@ -16,16 +17,15 @@ use std::time::{Duration, Instant};
 
 const SHARDS: u16 = 4;
 const FAILOVERS: usize = 2;
-/// How many puts are answered between two failovers.
+/// Answered puts between two failovers.
 const PUTS: usize = 300;
-/// In the long form, of all failovers of the first test.
+/// In the long form, over all failovers of the first test.
 const PUTS_IN_ALL: usize = 100_000;
 const CALL: Duration = Duration::from_secs(6);
 const CONFIRM: Duration = Duration::from_secs(3);
-/// Longer than a failover by hand takes, or is tried.
+/// Longer than a failover by hand takes, retries included.
 const ORDERED: Duration = Duration::from_secs(15);
 
-/// How a master loses its place.
 #[derive(Debug, Clone, Copy)]
 enum By {
     Kill,
@@ -33,15 +33,11 @@ enum By {
     Hand,
 }
 
-/// What is tried.
 struct Trial {
-    /// How many replicas there are.
     replicas: usize,
-    /// How many of them each write waits for.
     confirmations: u8,
-    /// What is done to the masters, by turns.
     by: &'static [By],
-    /// How much of the long form it is.
+    /// Divisor of the long form's numbers.
     share: usize,
 }
 
@@ -102,7 +98,6 @@ impl Trial {
     }
 }
 
-/// Takes the master its place: who has it then.
 async fn fail(group: &mut SentinelGroup, master: usize, by: By) -> usize {
     match by {
         By::Kill => _ = group.redises[master].kill().await,
@@ -112,8 +107,8 @@ async fn fail(group: &mut SentinelGroup, master: usize, by: By) -> usize {
     group.master_after(master).await
 }
 
-/// Orders a failover until it is carried out: a sentinel refuses it while the one before is not over for it, and gives
-/// it up where the replica is not promoted in three seconds.
+/// A sentinel refuses while the previous failover is unfinished, and gives up if the replica is not promoted
+/// within three seconds.
 async fn fail_over(group: &SentinelGroup, master: usize) -> usize {
     let ordered = async {
         loop {

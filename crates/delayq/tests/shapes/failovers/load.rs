@@ -1,4 +1,4 @@
-//! Callers that put and cancel all the time, and what each of them was answered.
+//! Callers that put and cancel all the time, and the answers of each.
 
 use delayq::admin::Durability;
 use delayq::{
@@ -12,38 +12,31 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// Far enough away that no message becomes due.
 const FAR: UnixMillis = UnixMillis::new(4_102_444_800_000);
 const CALLERS: usize = 6;
-/// Puts of a caller at a time, of which it cancels the first one once all are answered.
+/// Puts of a caller at a time; once all are answered, the caller cancels the first.
 const A_BATCH: usize = 10;
-/// So that puts, and refusals during an outage, leave the servers a share of the machine.
+/// Puts, and refusals during an outage, leave the servers a share of the machine.
 const BETWEEN_CALLS: Duration = Duration::from_millis(50);
 /// A call ends by its own deadline.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What was answered.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     pub(crate) put: BTreeSet<String>,
     pub(crate) cancelled: BTreeSet<String>,
-    /// Their cancels were sent, and not answered yet.
     cancelling: BTreeSet<String>,
-    /// What was answered although it cannot be.
     wrong: Vec<String>,
-    /// Calls that were to be repeated.
     pub(crate) not_applied: usize,
     pub(crate) unknown: usize,
 }
 
-/// The callers.
 pub(crate) struct Load {
     answers: Arc<Mutex<Answers>>,
     stop: Arc<AtomicBool>,
     callers: Vec<JoinHandle<()>>,
 }
 
-/// One of them.
 struct Caller {
     number: usize,
     producer: Producer,
@@ -59,7 +52,6 @@ pub(crate) fn message(id: &str) -> Message {
     Message::new(topic(), "x").at(FAR).id(id).unwrap()
 }
 
-/// Has the topic's writes wait for this.
 pub(crate) async fn ask_for(admin: &Admin, durability: Durability) {
     let policy = delayq::admin::Policy { durability: Some(durability), ..Default::default() };
     admin.change_policy(&topic(), &policy, &[]).await.unwrap();
@@ -78,7 +70,6 @@ impl Load {
         Self { answers, stop, callers }
     }
 
-    /// How many puts were answered.
     pub(crate) fn answered(&self) -> usize {
         self.answers.lock().unwrap().put.len()
     }
@@ -110,7 +101,6 @@ impl Caller {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Puts these until each is answered.
     async fn put(&self, ids: &[String]) {
         let mut left = ids.to_vec();
         while !left.is_empty() && !self.stopped() {
@@ -130,7 +120,6 @@ impl Caller {
         }
     }
 
-    /// Cancels it until that is answered, if its put was.
     async fn cancel(&self, id: &str) {
         if !self.answers.lock().unwrap().put.contains(id) {
             return;
@@ -178,8 +167,6 @@ impl Caller {
 // === impl Answers ===
 
 impl Answers {
-    /// Asserts that every put that was answered is there, unless it was cancelled, and no cancelled one is; and that the
-    /// books have all of them.
     pub(crate) async fn hold(&self, admin: &Admin) {
         assert_eq!(self.wrong, Vec::<String>::new());
         let pending = pending(admin).await;
@@ -199,7 +186,6 @@ fn first<'a>(ids: &'a [&'a String]) -> &'a [&'a String] {
     &ids[..ids.len().min(10)]
 }
 
-/// The ids of all messages that are not over.
 pub(crate) async fn pending(admin: &Admin) -> BTreeSet<String> {
     let (mut walk, mut ids) = (admin.walk(None).await.unwrap(), BTreeSet::new());
     while let Some(step) = walk.step().await.unwrap() {

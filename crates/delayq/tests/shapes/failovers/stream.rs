@@ -1,4 +1,4 @@
-//! Messages that flow through every shard of a cluster, and what comes of them.
+//! Messages that flow through every shard of a cluster, with their lateness and errors.
 
 use delayq::protocol::{Keys, Owner, ShardId};
 use delayq::{Admin, Client, Consumer, ConsumerOptions, Message, Namespace, Producer, ShardCount, Topic};
@@ -10,24 +10,19 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
 pub(crate) const SHARDS: u16 = 12;
-/// Between two puts into a shard.
 const EVERY: Duration = Duration::from_millis(20);
-/// After which a message comes again whose delivery was lost with its node.
+/// Delay of a redelivery after the node lost the delivery.
 const LEASE: Duration = Duration::from_secs(5);
 
-/// What happened in a shard.
 #[derive(Debug, Default)]
 struct Flow {
-    /// When each put was answered.
     put: BTreeMap<String, Instant>,
     delivered: BTreeMap<String, Instant>,
-    /// What was answered in place of a put, and when.
     errors: Vec<(Instant, String)>,
 }
 
 type Flows = Arc<Mutex<BTreeMap<u16, Flow>>>;
 
-/// A producer for each shard, whose messages are due at once, and a consumer.
 pub(crate) struct Stream {
     flows: Flows,
     stop: Arc<AtomicBool>,
@@ -40,7 +35,6 @@ fn topic() -> Topic {
     Topic::new("stream").unwrap()
 }
 
-/// The slot of a shard.
 pub(crate) fn slot(shard: u16) -> u16 {
     Keys::new(Namespace::default()).slot(ShardId::new(shard))
 }
@@ -66,17 +60,15 @@ impl Stream {
         read(self.flows.lock().unwrap().entry(shard).or_default())
     }
 
-    /// How many messages of a shard were delivered.
     pub(crate) fn delivered(&self, shard: u16) -> usize {
         self.of(shard, |flow| flow.delivered.len())
     }
 
-    /// The errors of the puts into a shard.
     pub(crate) fn errors(&self, shard: u16) -> Vec<String> {
         self.of(shard, |flow| flow.errors.iter().map(|(_, error)| error.clone()).collect())
     }
 
-    /// How late the latest message of a shard came whose put was answered in this time.
+    /// Counts messages whose put was answered in this span.
     pub(crate) fn latest(&self, shard: u16, from: Instant, to: Instant) -> Duration {
         self.of(shard, |flow| {
             let put = flow.put.iter().filter(|(_, at)| (from..=to).contains(*at));
@@ -88,7 +80,7 @@ impl Stream {
         })
     }
 
-    /// Waits until a message of each of these shards was put and delivered after a moment: when the last of them was.
+    /// Returns the time of the last first delivery after `moment`.
     pub(crate) async fn flows_after(&self, moment: Instant, shards: &[u16]) -> Instant {
         let first = |flow: &Flow| {
             let after = flow.put.iter().filter(|(_, at)| **at > moment);
@@ -101,7 +93,6 @@ impl Stream {
         .await
     }
 
-    /// Ends the puts, and waits until all that were answered are delivered.
     pub(crate) async fn stop(self, admin: &Admin) -> (usize, usize) {
         self.stop.store(true, Ordering::Relaxed);
         for producer in self.producers {
@@ -121,7 +112,6 @@ impl Stream {
     }
 }
 
-/// Puts one message after another into a shard.
 async fn puts(shard: u16, producer: Producer, flows: Flows, stop: Arc<AtomicBool>) {
     let shards = ShardCount::new(SHARDS).unwrap();
     let ids = (0..).map(|n| format!("stream-{n}"));
@@ -147,15 +137,14 @@ async fn puts(shard: u16, producer: Producer, flows: Flows, stop: Arc<AtomicBool
     }
 }
 
-/// Takes messages until it is stopped and has all whose put was answered.
 async fn takes(mut consumer: Consumer, flows: Flows, stop: Arc<AtomicBool>) {
     let shards = ShardCount::new(SHARDS).unwrap();
     loop {
-        // It looks at the stop now and then.
+        // A short wait, so that the loop notices the stop.
         if let Ok(delivery) = tokio::time::timeout(10 * EVERY, consumer.next()).await {
             let (delivery, now) = (delivery.expect("the consumer is not stopped"), Instant::now());
             let id = delivery.id.to_string();
-            // What cannot be acked now comes again.
+            // A message that cannot be acked now comes again.
             tokio::spawn(delivery.ack());
             let shard = shards.shard_of_name(&id).get();
             flows.lock().unwrap().entry(shard).or_default().delivered.entry(id).or_insert(now);
@@ -166,11 +155,10 @@ async fn takes(mut consumer: Consumer, flows: Flows, stop: Arc<AtomicBool>) {
     consumer.stop().await;
 }
 
-/// Takes back leases that ran out, as a timer does.
 async fn takes_back(owner: Owner) {
     let shards: Vec<_> = (0..SHARDS).map(|shard| (ShardId::new(shard), Some(1))).collect();
     loop {
-        // What a node does not answer is done the next time.
+        // The next round covers nodes that did not answer.
         let _ = owner.pump(&shards, 500, None).await;
         tokio::time::sleep(10 * EVERY).await;
     }

@@ -1,4 +1,4 @@
-//! Nodes that are dead or silent: the others are served, and what nobody answers is an error.
+//! Dead or silent nodes: the other nodes serve, and calls to the silent nodes are errors.
 
 use crate::redis_cluster::scene::{SHARDS, apart, id_in, message, silent, slot, topic};
 use delayq::protocol::{Holder, Notification, Owner, ShardId};
@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 /// The deadline of calls through a proxy: long enough for a busy machine.
 const DEADLINE: Duration = Duration::from_secs(1);
 
-/// How often a node was asked who has which slot.
 async fn questions(node: &RedisServer) -> u64 {
     let stats: String = node.command(&["INFO", "commandstats"]).await;
     let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_cluster|slots:calls="));
@@ -33,7 +32,7 @@ async fn the_other_nodes_are_asked_less_and_less_often_while_a_master_stays_dead
         producer.put(message(&id_in(0, "x"))).await.unwrap_err();
         failed += 1;
     }
-    // A rest is never shorter than it is meant to be: 50 ms, then twice that each time up to a second.
+    // A back-off is never shorter than intended: 50 ms, doubled each time up to a second.
     let most = 6 + began.elapsed().as_secs();
     let asked = questions(other).await - before;
     assert!(asked <= most, "asked {asked} times in {:?}, {failed} puts failed", began.elapsed());
@@ -53,7 +52,6 @@ async fn calls_of_many_shards_wait_once_for_a_cluster_that_never_answers() {
     let client = Client::new(settings(format!("redis+cluster://{address}"), 256));
     let shards: Vec<ShardId> = client.shards().shards().collect();
     let owner = Owner::new(client);
-    // One after another, they would take several times as long.
     let claims = within("all of one call", LONG, owner.claim(&shards, "timer", Duration::ZERO)).await;
     for claim in claims {
         let error = claim.unwrap_err();
@@ -88,7 +86,7 @@ async fn a_consumer_gets_what_the_other_nodes_have_while_one_is_silent() {
     let cluster = RedisCluster::start().await;
     let (client, _, producer) = created(settings(cluster.url(), SHARDS)).await;
     let [silent, other] = apart(&cluster).await;
-    // What tries the silent node takes no place from the others: there is one.
+    // Tries at the silent node must not use up the only place.
     let mut consumer = Consumer::start(client, ConsumerOptions::new([topic()]).concurrency(1)).unwrap();
     let mut delivered = async |shard: u16, name: &str| {
         let id = id_in(shard, name);
@@ -101,7 +99,7 @@ async fn a_consumer_gets_what_the_other_nodes_have_while_one_is_silent() {
     delivered(other, "before").await;
     let frozen = &cluster.nodes[cluster.master_of(slot(silent)).await];
     frozen.freeze();
-    // If each waited for the silent node, they would take longer.
+    // If each delivery waited for the silent node, the loop would take longer.
     within("what the others have", LONG, async {
         for n in 0..100 {
             delivered(other, &format!("{n}x")).await;
@@ -131,14 +129,13 @@ async fn what_no_node_says_is_an_error_with_each_reason_and_passes() {
         node.resume().await;
     }
     cluster.settled().await;
-    // Without a file they came back empty.
+    // Without a file the nodes came back empty.
     let error = stranger.overview().await.unwrap_err();
     assert!(matches!(error, Error::Uninitialised(_)), "{error}");
     stranger.init().await.unwrap();
     wait_until("a put", LONG, async || producer.put(message("x")).await.is_ok()).await;
 }
 
-/// A cluster of one node that is reached through a proxy, and a deployment of one shard in it.
 struct Strandable {
     _node: RedisServer,
     proxy: Proxy,
@@ -163,7 +160,6 @@ impl Strandable {
     }
 }
 
-/// Whether the shard answers this client.
 async fn asked(client: &Client) -> Result<(), Error> {
     let admin = Admin::new(client.clone());
     within("a call", LONG, admin.overview_of(&[ShardId::new(0)])).await.remove(0).map(drop)

@@ -1,4 +1,4 @@
-//! Each node has a clock of its own, by which its own repeats are dated.
+//! Each node has its own clock, by which delayq dates repeats at that node.
 
 use crate::redis_cluster::scene::{FAR, SHARDS, apart, id_in, message, slot, topic};
 use delayq::{PutOutcome, State, UnixMillis};

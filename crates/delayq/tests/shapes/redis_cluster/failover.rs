@@ -49,7 +49,7 @@ async fn a_master_that_dies_stops_its_shards_alone_and_its_replica_takes_over() 
         let put = async || producer.put(message(&one(shard))).await.is_ok();
         wait_until("a put into a shard whose master died", LONG, put).await;
     }
-    // The former master comes back as a replica: nothing is written there.
+    // The former master comes back as a replica, and gets no writes.
     cluster.nodes[victim].resume().await;
     wait_until("the former master to be a replica", LONG, async || {
         cluster.nodes[victim].field("role").await == "slave"
@@ -68,7 +68,7 @@ async fn each_kind_of_ordered_failover_is_followed_and_doubles_nothing() {
     let (client, admin, producer) = created(settings(cluster.url(), SHARDS)).await;
     let stop = Arc::new(AtomicBool::new(false));
     let load = tokio::spawn(put_on(producer, Arc::clone(&stop)));
-    // FORCE and TAKEOVER do not wait for the replica to have everything: what they lose is not this test's.
+    // FORCE and TAKEOVER do not wait for the replica to catch up: this test does not count their losses.
     for kind in [None, Some("FORCE"), Some("TAKEOVER")] {
         cluster.fail_over(slot(0), kind).await;
         let numbers = admin.count(&topic()).await;

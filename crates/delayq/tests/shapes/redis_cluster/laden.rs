@@ -1,4 +1,4 @@
-//! A shard with much in it that moves, and nodes that come and go, under a steady load.
+//! A large shard that moves, and nodes that come and go, under a steady load.
 
 use crate::redis_cluster::scene::{SHARDS, elsewhere, message, slot, stored};
 use crate::redis_cluster::steady::{Accepted, Steady};
@@ -13,7 +13,6 @@ use std::time::Instant;
 const MANY: usize = 100_000;
 const A_CALL: usize = 5_000;
 
-/// Puts many messages into the bucket of one hour, in shard 0.
 async fn fill(producer: &Producer) -> BTreeSet<String> {
     let shards = ShardCount::new(SHARDS).unwrap();
     let mut names = (0..).map(|n| format!("group-{n}"));
@@ -28,7 +27,6 @@ async fn fill(producer: &Producer) -> BTreeSet<String> {
     ids.into_iter().collect()
 }
 
-/// What was accepted is stored, each once, and nothing else; and the books balance.
 async fn check(cluster: &RedisCluster, admin: &Admin, expected: &BTreeSet<String>) {
     let found = stored(cluster).await;
     let lost: Vec<&String> = expected.iter().filter(|id| !found.contains_key(*id)).collect();
@@ -67,7 +65,7 @@ async fn a_node_that_is_added_given_all_slots_of_another_and_emptied_again_under
     let began = Instant::now();
     cluster.add_two().await;
     let emptied = cluster.master_of(slot(0)).await;
-    // Otherwise it becomes a replica of the node that has its slots, and takes none.
+    // Otherwise the node becomes a replica of the node that has its slots, and takes none.
     let stay = ["CONFIG", "SET", "cluster-allow-replica-migration", "no"];
     cluster.nodes[emptied].command::<()>(&stay).await;
     let moved = cluster.empty(emptied, 3).await;
@@ -78,7 +76,8 @@ async fn a_node_that_is_added_given_all_slots_of_another_and_emptied_again_under
     cluster.remove(3).await;
     let accepted = load.end().await;
     tell(&format!("{moved} slots moved to a new node and back"), began, &accepted);
-    // The map names a node without shards until it is asked for again: at the first call in vain, or each 20 seconds.
+    // The map names a node without shards until the next request for the map: at the first call in vain, or
+    // each 20 seconds.
     let is_forgotten = async || match admin.check_nodes().await {
         Ok(nodes) => nodes.len() == 3,
         Err(error) => {

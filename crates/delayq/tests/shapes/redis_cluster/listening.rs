@@ -1,4 +1,4 @@
-//! Wake-ups come from the node that has the shard, wherever it goes.
+//! Wake-ups come from the node that has the shard, wherever the shard goes.
 
 use crate::redis_cluster::scene::{FAR, SHARDS, elsewhere, id_in, message, slot};
 use delayq::protocol::{Listener, Notification, Owner, ShardId};
@@ -10,7 +10,6 @@ use delayq_tests::redis_server::RedisServer;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// A listener to wake-ups of all shards, and who causes them.
 struct Hearing {
     producer: Producer,
     listener: Listener,
@@ -23,7 +22,7 @@ impl Hearing {
         Self { producer: producer.clone(), listener, due: FAR.get() }
     }
 
-    /// Waits until a wake-up of this shard is heard: while nobody is subscribed, one is lost, and a resync follows.
+    /// Waits until the listener hears this shard. Without a subscription a wake-up is lost, and a resync follows.
     async fn hears(&mut self, shard: u16) {
         let heard = async {
             loop {
@@ -56,7 +55,6 @@ async fn a_listener_follows_a_shard_to_its_new_node() {
     }
 }
 
-/// The connections of a node that are subscribed to channels of shards.
 async fn subscribed(node: &RedisServer) -> BTreeSet<String> {
     let clients: String = node.command(&["CLIENT", "LIST"]).await;
     let is_subscribed = |line: &&str| line.contains(" ssub=") && !line.contains(" ssub=0 ");

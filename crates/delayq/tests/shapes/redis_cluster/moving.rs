@@ -24,7 +24,7 @@ async fn slots_that_move_there_and_back_under_load_lose_nothing_and_double_nothi
             tokio::spawn(put_on(producer, Arc::clone(&stop)))
         })
         .collect();
-    // All four put the same ids: three of the four answers are that it is there already, or it is doubled.
+    // All four producers put the same ids: three of four answers are `Exists`, or the message is doubled.
     for _ in 0..2 {
         for shard in 0..SHARDS {
             cluster.move_slot(slot(shard), elsewhere(&cluster, shard).await).await;

@@ -1,4 +1,4 @@
-//! A cluster of three masters and twelve shards, and what happens in it.
+//! A cluster of three masters and twelve shards.
 
 use delayq::protocol::{Keys, ShardId};
 use delayq::{Error, Message, Namespace, Producer, PutOutcome, ShardCount, Topic, UnixMillis};
@@ -8,7 +8,6 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Far enough away that no message becomes due.
 pub(crate) const FAR: UnixMillis = UnixMillis::new(4_102_444_800_000);
 pub(crate) const SHARDS: u16 = 12;
 
@@ -20,19 +19,17 @@ pub(crate) fn message(id: &str) -> Message {
     Message::new(topic(), "x").at(FAR).id(id).unwrap()
 }
 
-/// The slot of a shard.
 pub(crate) fn slot(shard: u16) -> u16 {
     Keys::new(Namespace::default()).slot(ShardId::new(shard))
 }
 
-/// An own id of this shard.
 pub(crate) fn id_in(shard: u16, name: &str) -> String {
     let shards = ShardCount::new(SHARDS).unwrap();
     let mut ids = (0..).map(|n| format!("{name}-{n}"));
     ids.find(|id| shards.shard_of_name(id).get() == shard).unwrap()
 }
 
-/// Two shards of which each is at another node, the first one that of the first shard.
+/// Two shards at different nodes, the first at the node of shard 0.
 pub(crate) async fn apart(cluster: &RedisCluster) -> [u16; 2] {
     let first = cluster.master_of(slot(0)).await;
     for shard in 1..SHARDS {
@@ -43,33 +40,31 @@ pub(crate) async fn apart(cluster: &RedisCluster) -> [u16; 2] {
     panic!("all shards are at one node");
 }
 
-/// The address of a server that takes connections and never answers.
+/// Accepts connections and never answers.
 pub(crate) fn silent() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     (listener, address)
 }
 
-/// A node that does not have this shard.
 pub(crate) async fn elsewhere(cluster: &RedisCluster, shard: u16) -> usize {
     (cluster.master_of(slot(shard)).await + 1) % 3
 }
 
-/// How often each id is stored.
 pub(crate) async fn stored(cluster: &RedisCluster) -> BTreeMap<String, usize> {
     let mut ids = BTreeMap::new();
     for key in cluster.keys("*:m:1:*").await {
-        // An own id is marked by a byte before it.
+        // A byte before an own id marks the id as own.
         let id =
             String::from_utf8_lossy(&key).rsplit(':').next().unwrap().trim_start_matches('\u{1}').to_owned();
-        // Behind an own id in a group, its group.
+        // The group follows an own id in a group.
         let id = id.split('\u{1f}').next().unwrap_or_default().to_owned();
         *ids.entry(id).or_default() += 1;
     }
     ids
 }
 
-/// Puts one id after another until it is stopped, each until it is accepted: what was accepted, and how.
+/// Returns the accepted ids and outcomes.
 pub(crate) async fn put_on(
     producer: Producer,
     stop: Arc<AtomicBool>,

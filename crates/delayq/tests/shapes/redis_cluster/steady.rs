@@ -1,4 +1,4 @@
-//! A load of 2,000 puts a second, as far as the machine allows it.
+//! A load of 2,000 puts a second, as far as the machine allows.
 
 use crate::redis_cluster::scene::{FAR, message};
 use delayq::{Fate, Producer, PutOutcome};
@@ -12,20 +12,18 @@ use tokio::time::interval;
 
 const A_TURN: Duration = Duration::from_millis(10);
 const PUTS_A_TURN: u32 = 20;
-/// Every so many turns, what was refused is put again.
+/// Refused puts are repeated each time after this number of turns.
 const TURNS_UNTIL_AGAIN: u32 = 50;
 
-/// It runs until it is ended.
 pub(crate) struct Steady {
     ending: Arc<AtomicBool>,
     task: JoinHandle<Accepted>,
 }
 
-/// What was put.
 pub(crate) struct Accepted {
     pub(crate) ids: BTreeSet<String>,
     refused: u64,
-    /// Of these it is unknown whether the first put stored them.
+    /// Ids whose first put may or may not have been stored.
     unknown: BTreeSet<String>,
     took: Duration,
 }
@@ -39,7 +37,6 @@ impl Steady {
         Self { ending, task }
     }
 
-    /// Ends it once all is accepted that was begun.
     pub(crate) async fn end(self) -> Accepted {
         self.ending.store(true, Ordering::Relaxed);
         within("the load to end", LONG, self.task).await.unwrap()
@@ -49,7 +46,6 @@ impl Steady {
 // === impl Accepted ===
 
 impl Accepted {
-    /// In words.
     pub(crate) fn summary(&self) -> String {
         let rate = self.ids.len() as f64 / self.took.as_secs_f64();
         let Self { refused, unknown, .. } = self;
@@ -57,7 +53,7 @@ impl Accepted {
         format!("{puts} puts, {rate:.0} a second; {refused} answers not applied, {unknown} unknown")
     }
 
-    /// A put that was answered with *not applied* is stored by its repeat.
+    /// The repeat stores a put that was answered *not applied*.
     fn answered(&mut self, id: String, outcome: &PutOutcome) {
         let is_repeat = matches!(outcome, PutOutcome::Exists(..)) && self.unknown.contains(&id);
         assert!(*outcome == PutOutcome::Stored(FAR) || is_repeat, "{id}: {outcome:?}");

@@ -9,10 +9,9 @@ use delayq_tests::redis_cluster::RedisCluster;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
-/// So many that each node takes some steps.
+/// Enough messages that each node takes some steps.
 const MESSAGES: usize = 3000;
 
-/// A cluster with those messages, and their ids.
 async fn filled() -> (RedisCluster, Admin, Vec<String>) {
     let cluster = RedisCluster::start().await;
     let (_, admin, producer) = created(settings(cluster.url(), SHARDS)).await;
@@ -28,7 +27,7 @@ fn ids(messages: Vec<Listed>) -> impl Iterator<Item = String> {
     messages.into_iter().map(|message| message.id.to_string())
 }
 
-/// The place of the node at this address, and of one of its shards.
+/// The index of the node, and one of its shards.
 async fn at(cluster: &RedisCluster, address: &str) -> (usize, u16) {
     let node = cluster.nodes.iter().position(|node| node.address() == address).unwrap();
     for shard in 0..SHARDS {
@@ -95,7 +94,7 @@ async fn slots_that_move_to_a_node_that_was_walked_over_before_are_not_passed_ov
         };
         let (to, _) = at(&cluster, first).await;
         let from = match (moved, walk.node()) {
-            // Of a node that was not walked over yet; then of the one that is walked over.
+            // From a node that the walk has not reached yet; then from the node under the walk.
             (0, None) => cluster.nodes[(to + 1) % 3].address(),
             (1, Some(node)) if node != first => node.to_owned(),
             _ => continue,
