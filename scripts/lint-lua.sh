@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs luacheck over every script as sent to Redis: the files of lua/lib replace the include line. An unused function of
-# lua/lib is no fault; any other unused name is.
+# lua/lib is no fault; any other unused name is. Then checks the headers of the parts of long scripts; `--write` writes
+# these headers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -31,3 +32,4 @@ ignored=()
 for name in "${names[@]}"; do ignored+=("2[123]./^$name\$"); done
 
 luacheck --quiet --no-color --ignore "${ignored[@]}" -- $assembled
+scripts/lua-parts.py "$@"

@@ -1,5 +1,5 @@
 -- Buckets: a topic's messages of one hour by due time, a sorted set of id‖gen -> due ms. `hour.lua` names buckets;
--- `bucket_due.lua` and `put.lua` also know their structure.
+-- `pump/bucket_due.lua` and `put/plain.lua` also know their structure.
 
 -- Refuses the call if the bucket's key has the wrong type. Call before writing a message.
 local function bucket_check(no, due) must_be('zset', bucket_of(no, due)) end

@@ -3,7 +3,7 @@
 -- marker's is stale.
 
 -- The list for markers remembered for this many ms from now, and its time. Each list covers an eighth of that duration,
--- so that nothing is remembered more than an eighth too long. `ack.lua` names lists as well.
+-- so that nothing is remembered more than an eighth too long. `ack/judge.lua` names lists as well.
 local function end_of(remember)
   local until_ms = now + remember
   until_ms = until_ms + -until_ms % math.ceil(remember / 8)

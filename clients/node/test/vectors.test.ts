@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
+import { dirname } from "node:path";
 import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { readAddress } from "../src/address.js";
@@ -117,8 +118,10 @@ test("invalid names are refused", () => {
 test("a script is put together as everywhere", () => {
   const { verb, files, source, sha1 } = vectors("assembly.json");
   const folder = mkdtempSync(`${tmpdir()}/delayq-lua-`);
-  mkdirSync(`${folder}/lib`);
-  for (const [file, text] of Object.entries<string>(files)) writeFileSync(`${folder}/${file}.lua`, text);
+  for (const [file, text] of Object.entries<string>(files)) {
+    mkdirSync(dirname(`${folder}/${file}`), { recursive: true });
+    writeFileSync(`${folder}/${file}.lua`, text);
+  }
   const made = script(verb, pathToFileURL(`${folder}/`));
   assert.deepEqual([made, createHash("sha1").update(made).digest("hex")], [source, sha1]);
   rmSync(folder, { recursive: true });

@@ -1,5 +1,8 @@
--- Due entries of `bucket` (the pump's counterpart of `bucket.lua`), if more than one message is due: the first `n`
--- members due now; their due times (due, count, …); and the due time of the following member as text, or nil.
+-- pump/bucket_due: reads the due entries of `bucket` if more than one message is due: the first `n` members, their due
+-- times (due, count, …), and the due time of the following member as text, or nil. The counterpart of `bucket.lua`.
+--
+-- NEEDS    behind, bucket, call, found, members, n, now, times
+-- CHANGES  behind, found, members, times
 
 -- Reading times is costly: reads only the times of due members, and no times for large batches.
 local due = math.min(call('ZCOUNT', bucket, '-inf', now), n)

@@ -1,0 +1,74 @@
+-- reserve/take: takes messages of any kind from one topic.
+--
+-- NEEDS    alarm, answer, base, bytes, call, count, drop, gen, gen_bytes, gens, leased_head, look, max_bytes, must_be,
+--          newer, note, note_lease, now, set_aside, sub, who, HASH, INDEXED
+-- CHANGES  bytes, newer
+-- GIVES    take
+
+-- Hands out the messages of `heads` (key, head, …) under their leases (end, receipt, …). Leases come first: a lease
+-- whose message was not handed out ends by itself, a message without a lease would be stuck.
+local function lease_out(no, leases, heads, until_ms)
+  note_lease(until_ms - now)
+  alarm('leases', until_ms)
+  redis.call('ZADD', base .. 'leases', unpack(leases))
+  for i = 1, #heads, 2 do call('SETRANGE', heads[i], '0', heads[i + 1]) end
+  for i = 1, #heads, 2 do
+    local _, attempt = struct.unpack('>I4I2', heads[i + 1], 25)
+    note(no, sub(heads[i], #base + #no + 4), 'leased %d %.0f %s', attempt, until_ms, who)
+  end
+end
+
+-- Takes up to `n` from one topic. Returns the number taken, the number of visited entries, and whether the queue is at
+-- its end. Entries are read first, and leave the list once all are settled: an error in between leaves stale entries,
+-- never a lost one.
+local function take(no, n, until_ms)
+  local queue, prefix = base .. 'r:' .. no, base .. 'm:' .. no .. ':'
+  local entries = redis.call('LRANGE', queue, 0, n - 1)
+  if #entries == 0 then return 0, 0, true end
+  must_be('zset', 'leases')
+  must_be('hash', 'stats')
+  gens(#entries)
+  local keys = {}
+  for i = 1, #entries do keys[i] = prefix .. sub(entries[i], 1, -12) end
+  local large, envs, before, behind = tonumber(redis.call('HGET', base .. 't:' .. no, 'large') or nil), nil, 0, 0
+  local leases, heads, back, met, seen, gone, taken = {}, {}, {}, {}, 0, 0, 0
+  local until_text, until_bytes = string.format('%.0f', until_ms), struct.pack('>I8', until_ms)
+  local receipt_start, stamp, ready_us = no .. ':', nil, nil
+  for i = 1, #entries do
+    if bytes >= max_bytes then break end
+    if i > behind then
+      before, behind = behind, large and math.min(behind + math.max(math.floor((max_bytes - bytes) / large), 1), #keys) or #keys
+      envs = redis.call('MGET', unpack(keys, i, behind))
+    end
+    seen = i
+    local entry, env, key = entries[i], envs[i - before], keys[i]
+    local word, flags = look(entry, env)
+    -- An interrupted pump may have left an entry twice.
+    if met[key] then word = 'stale' elseif word ~= 'stale' then met[key] = true end
+    if word == 'ready' then
+      local g = gen_bytes(gen(flags > HASH and bit.band(flags, INDEXED) > 0))
+      local receipt = receipt_start .. sub(entry, 1, -12) .. g
+      heads[2 * taken + 1], heads[2 * taken + 2] = key, leased_head(env, g, until_bytes)
+      leases[2 * taken + 1], leases[2 * taken + 2] = until_text, receipt
+      local ready = sub(entry, -7)
+      if ready ~= stamp then stamp, ready_us = ready, struct.unpack('>I7', ready) end
+      local a = #answer
+      answer[a + 1], answer[a + 2], answer[a + 3] = ready_us, receipt, env
+      taken, bytes = taken + 1, bytes + #env
+    else
+      local ok, counted = false, true
+      if word ~= 'newer' then ok, counted = pcall(drop, no, sub(entry, 1, -12), word) end
+      if not ok then
+        newer, counted = newer + 1, pcall(set_aside, no, entry, env)
+        if not counted then back[#back + 1] = entry end
+      end
+      if counted then gone = gone + 1 end
+    end
+  end
+  if taken > 0 then lease_out(no, leases, heads, until_ms) end
+  if #back > 0 then redis.call('RPUSH', queue, unpack(back)) end
+  redis.call('LTRIM', queue, seen, '-1')
+  count('ready', no, -taken - gone)
+  count('leased', no, taken)
+  return taken, seen, #entries < n or #back > 0
+end

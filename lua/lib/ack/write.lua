@@ -1,0 +1,16 @@
+-- ack/write: ends the messages: bodies first, leases last, and notes their ends for a history.
+--
+-- NEEDS    answers, any_history, base, call, ended, events, expiring, gone, last, leases, marked, sub, whose
+-- CHANGES  events
+
+if marked[1] then call('MSET', unpack(marked)) end
+if gone then call('UNLINK', unpack(gone)) end
+if expiring then call('ZREM', base .. 'expiries', unpack(expiring)) end
+call('ZREM', leases, unpack(ended))
+for k = 1, any_history and last - 1 or 0 do
+  if answers[k] == 'delivered' then
+    events = events or { nil }
+    local e, no = #events, whose[k].no
+    events[e + 1], events[e + 2], events[e + 3] = no, sub(ARGV[k + 1], #no + 2, -5), 'delivered'
+  end
+end

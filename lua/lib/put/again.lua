@@ -1,0 +1,51 @@
+-- put/again: judges a put whose id was put before: what stands under the id, what a replacement removes, a repeat that
+-- comes late.
+--
+-- NEEDS    base, bucket_check, call, count, fields, gen_bytes, generated, index_check, must_be, no, note, now,
+--          policies, read, replace, state_of, sub, tried, unplace, DEAD, HASH, LEASED, PENDING
+-- GIVES    displace, is_stale, taken
+
+-- Judges a message whose id is taken: an answer, or nil and the message to replace.
+local function taken(id, flags, env)
+  local m, why = read(no, id)
+  if not m then return 'conflict ' .. why .. ' 0' end
+  if replace and m.state > DEAD then must_be('zset', 'markers') end
+  if replace and m.state == LEASED then return 'leased' end
+  local same = bit.band(flags, HASH) == 0 or sub(m.env, 33, 40) == sub(env, 33, 40)
+  -- A message that finished after the first try was put by that try: a replacement would deliver it again.
+  local was_put = tried and same and m.state >= DEAD and m.at > tried
+  if not replace or was_put then
+    local time = m.state <= LEASED and m.due or m.at
+    return string.format('%s %s %.0f', same and 'exists' or 'conflict', state_of(m), time)
+  end
+  index_check(m)
+  if m.state == DEAD then
+    must_be('zset', 'd:' .. no)
+    must_be('hash', 'w:' .. no)
+  end
+  if m.state == PENDING then bucket_check(no, m.due) end
+  return nil, m
+end
+
+-- Removes a replaced message from its place, except from the indexes that hold the new message.
+local function displace(old, expires, group)
+  local name = no .. ':' .. old.id
+  if old.state > DEAD then
+    call('ZREM', base .. 'markers', name)
+    return
+  end
+  if old.state == PENDING then unplace(old) end
+  if old.state == DEAD then call('ZREM', base .. 'd:' .. no, old.id .. gen_bytes(old.gen)) end
+  local _, had_expiry, _, had_group = fields(old.env, old.flags)
+  if had_expiry and not expires then call('ZREM', base .. 'expiries', name) end
+  if had_group and had_group ~= group then call('ZREM', base .. 'g:' .. had_group, name) end
+  count('replaced', no, 1)
+  note(no, old.id, 'replaced')
+end
+
+-- True if the topic refuses a repeat without a trace, because it may have forgotten the first try.
+local function is_stale(id)
+  if call('HGET', base .. 't:' .. no, 'repeats') ~= 'refuse' then return false end
+  local remember = generated(id) and 'remember_generated_ms' or 'remember_own_ms'
+  return tried + math.min(policies(no, 'remember_cancelled_ms', remember)) <= now
+end

@@ -1,0 +1,74 @@
+-- put/each: puts one message.
+--
+-- NEEDS    accepted, base, bucket_add, bucket_check, bucket_of, byte, call, check_fields, displace, due, due_of,
+--          earlier, expire_after, fields, gen, held, is_new, is_stale, join_indexes, key_of, largest, max_default,
+--          misnamed, must_be, no, note, now, push_ready, ready_stamp, record, sub, taken, topic, topic_open, tried,
+--          DEAD, DOOMED, EXPIRES, FORMAT, HASH, HEAD, INDEXED, LAST_MS, PENDING, RELATIVE
+-- CHANGES  accepted, due, is_new, largest
+-- GIVES    put
+
+local function put(id, text, env)
+  local key = key_of .. id
+  local found = call('EXISTS', key) == 1
+  -- A missing message stays missing: the layout refuses a caller who still places the id here.
+  if earlier and not found then return 'moved' end
+  due = due_of(text)
+  if not due then return 'refused due time' end
+  local format, _, high, low = byte(env, 1, 4)
+  if #env < 32 or format ~= FORMAT then return 'refused format' end
+  local flags = high * 256 + low
+  if flags >= DOOMED then return 'refused flags' end
+  if flags > HASH or flags == HASH and #env < 40 then check_fields(env, flags) end
+  high, low = byte(env, 31, 32)
+  local max = high + low > 0 and high * 256 + low or max_default
+
+  local expires, group
+  -- An expiry past the last time never comes.
+  if expire_after > 0 and bit.band(flags, EXPIRES) == 0 and due + expire_after <= LAST_MS then
+    local before = bit.band(flags, HASH) > 0 and 40 or 32
+    env = sub(env, 1, before) .. struct.pack('>I8', due + expire_after) .. sub(env, before + 1)
+    flags = flags + EXPIRES + RELATIVE
+  end
+  if bit.band(flags, INDEXED) > 0 then
+    _, expires, _, group = fields(env, flags)
+    if expires then
+      -- A recorded delay that has passed is due at once; an expiry that has passed meanwhile ends the message.
+      if record and text == '+0' then due = math.min(due, expires - 1) end
+      if expires <= due then return 'refused expiry not after the due time' end
+      if expires > LAST_MS then return 'refused expiry' end
+      must_be('zset', 'expiries')
+    end
+    if group then must_be('zset', 'g:' .. group) end
+  end
+  local wrong = misnamed(id, group)
+  if wrong then return wrong end
+  local direct = due <= now and not held
+  if direct then must_be('list', 'r:' .. no) else bucket_check(no, due) end
+
+  local answer, old
+  if found then
+    answer, old = taken(id, flags, env)
+    if answer then return answer end
+  elseif tried and is_stale(id) then
+    return 'stale'
+  end
+  if is_new then
+    topic_open(topic, no)
+    is_new = false
+  end
+  join_indexes(id, expires, group)
+  local head = struct.pack(HEAD, FORMAT, PENDING, flags, gen(expires or group), due, now, 0, 0, max)
+  local member = id .. sub(head, 5, 8)
+  if direct then
+    push_ready(no, { member .. ready_stamp() })
+  else
+    bucket_add(bucket_of(no, due), due, { due, member })
+  end
+  if old and old.state == DEAD then call('HDEL', base .. 'w:' .. no, id) end
+  call('SET', key, head .. sub(env, 33))
+  accepted, largest = accepted + 1, math.max(largest, #env)
+  -- The message is stored: leftovers of its predecessor are stale.
+  if old then pcall(displace, old, expires, group) end
+  note(no, id, 'put %.0f %s', due, direct and 'ready' or 'stored')
+  return direct and 'ready' or 'stored'
+end
