@@ -35,7 +35,7 @@ class Calls:
     def __init__(self, redis: Any, namespace: str, runtime: Runtime, confirm_ms: int | None = None) -> None:
         self.namespace = name("namespace", namespace)
         self._runtime = runtime
-        self._link = Link(redis, runtime, confirm_ms)
+        self._link = Link(redis, self.namespace, runtime, confirm_ms)
         self._durabilities = Durabilities()
         #: By durability, so that a slow confirmation delays only calls with the same durability.
         self._gatherings: dict[Waits, Gathering] = {}

@@ -18,6 +18,7 @@ from redis.exceptions import TimeoutError as DeadlinePassed
 
 from .durability import Confirming, Waits
 from .errors import ClientClosed
+from .marks import Marks
 from .nodes import Nodes
 from .places import place_of
 from .protocol import MAX_BYTES_A_CALL
@@ -49,9 +50,10 @@ class Command(NamedTuple):
 class Link:
     """All connections of a client except listeners."""
 
-    def __init__(self, redis: Any, runtime: Runtime, confirm_ms: int | None = None) -> None:
+    def __init__(self, redis: Any, namespace: str, runtime: Runtime, confirm_ms: int | None = None) -> None:
         self._runtime, self._confirm_ms = runtime, confirm_ms
-        self.place = Nodes(redis, runtime) if isinstance(redis, (list, tuple)) else place_of(redis, runtime)
+        is_several = isinstance(redis, (list, tuple))
+        self.place = Nodes(redis, namespace, runtime) if is_several else place_of(redis, runtime, Marks(namespace, [0]))
         #: By server and durability: WAIT blocks a connection.
         self._lines: dict[tuple[str, Waits], _Line] = {}
         self._is_closed = False

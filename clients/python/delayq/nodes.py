@@ -8,11 +8,11 @@ from redis.exceptions import ConnectionError as LostConnection
 
 from .checks import shown
 from .errors import InvalidArgument
+from .marks import Marks
 from .names import name
 from .places import Place, Sentinels, place_of
 from .protocol import MAX_SHARDS
 from .runtime import Runtime
-
 
 
 class Node(NamedTuple):
@@ -31,13 +31,15 @@ class Nodes(Place):
 
     is_several = True
 
-    def __init__(self, nodes: Sequence[Node], runtime: Runtime) -> None:
+    def __init__(self, nodes: Sequence[Node], namespace: str, runtime: Runtime) -> None:
         for node in nodes:
             if not isinstance(node, Node):
                 raise InvalidArgument(f"redis must be a client of redis-py, or a list of Node, not of {shown(node)}")
             if not isinstance(node.shards, str):
                 raise InvalidArgument(f"shards of node {shown(node.name)} must be a str, such as 0-7, not {shown(node.shards)}")
-        self._homes, self._places = _homes(nodes), {node.name: place_of(node.redis, runtime) for node in nodes}
+        self._homes = _homes(nodes)
+        marks = {node.name: Marks(namespace, _shards(node.shards)) for node in nodes}
+        self._places = {node.name: place_of(node.redis, runtime, marks[node.name]) for node in nodes}
         for node in nodes:
             if type(self._places[node.name]) not in (Place, Sentinels):
                 raise InvalidArgument(f"node {node.name} is a Redis Cluster, which spreads its shards itself")

@@ -1,7 +1,6 @@
 """The servers of a deployment, as the given redis-py client knows them: one Redis, a Sentinel master, or a cluster."""
 
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -9,24 +8,26 @@ from redis.exceptions import ConnectionError as LostConnection
 from redis.exceptions import MovedError, RedisClusterException, RedisError
 
 from .checks import shown
+from .election import Election
 from .errors import InvalidArgument
-from .runtime import Runtime, Task, settled
+from .marks import Marks
+from .runtime import Runtime, settled
 
 #: Pause between questions to Sentinels, apart from new connections: a former master that is cut off from Sentinels, but not
 #: from clients, accepts writes that are lost.
 ASK_S = 1.0
-#: Maximum wait of a call for the answer of a Sentinel.
+#: Maximum wait of a call for the answers of Sentinels.
 WAIT_S = 0.05
 
 
-def place_of(redis: Any, runtime: Runtime) -> "Place":
-    """Returns the place of a redis-py client."""
+def place_of(redis: Any, runtime: Runtime, marks: Marks) -> "Place":
+    """Returns the place of a redis-py client; the marks recognise its deployment."""
     if hasattr(redis, "nodes_manager"):
         return Cluster(redis)
     pool = getattr(redis, "connection_pool", None)
     if pool is None:
         raise InvalidArgument(f"redis must be a client of redis-py, such as connect() gives, not {shown(redis)}")
-    return Sentinels(redis, runtime) if hasattr(pool, "sentinel_manager") and pool.is_master else Place(redis)
+    return Sentinels(redis, runtime, marks) if hasattr(pool, "sentinel_manager") and pool.is_master else Place(redis)
 
 
 class Place:
@@ -74,64 +75,45 @@ class Place:
 
 
 class Sentinels(Place):
-    """The master named by Sentinels. redis-py asks the Sentinels for each new connection."""
+    """The master elected by Sentinels. Each connection takes this place for its pool of redis-py, and so asks it for the
+    master."""
 
-    def __init__(self, redis: Any, runtime: Runtime) -> None:
+    is_master, check_connection = True, False
+
+    def __init__(self, redis: Any, runtime: Runtime, marks: Marks) -> None:
         super().__init__(redis)
-        self._pool, self._runtime, self._due_s = redis.connection_pool, runtime, 0.0
-        self._master: tuple[str, int] | None = None
-        self._is_replaced = False
-        self._question: Task | None = None
-        manager = self._pool.sentinel_manager
-        manager.sentinels = _InTurn(manager.sentinels)
+        self._election, self._marks = Election(redis.connection_pool, runtime), marks
+        self.service_name = self._election.service
+        self.get_master_address = runtime.called(self._election.elect)
+        self._greeted = runtime.called(self._greet)
+        self._due_s, self._term = 0.0, 0
+
+    def settings(self, server: str) -> tuple[Any, dict[str, Any]]:
+        made_by, settings = super().settings(server)
+        return made_by, settings | {"connection_pool": self, "redis_connect_func": self._greeted}
 
     async def is_replaced(self) -> bool:
-        # The question runs in the background, so that silent Sentinels delay calls only briefly.
         now_s = time.monotonic()
         if now_s >= self._due_s:
             self._due_s = now_s + ASK_S
-            if self._question is None or await self._question.join(0):
-                with suppress(RuntimeError):  # no thread begins while the interpreter ends
-                    self._question = self._runtime.spawn(self._ask, "delayq-sentinels")
-                    await self._question.join(WAIT_S)
-        is_replaced, self._is_replaced = self._is_replaced, False
-        return is_replaced
+            await self._election.ask(WAIT_S)
+        former, self._term = self._term, self._election.term
+        return former != self._term
 
     async def close(self) -> None:
-        if self._question:
-            self._question.cancel()
-            await self._question.join(WAIT_S)
+        await self._election.close(WAIT_S)
 
-    async def _ask(self) -> None:
-        if named := await self._named():  # without Sentinels, the connection is used on
-            self._is_replaced |= self._master not in (None, named)
-            self._master = named
-
-    async def _named(self) -> tuple[str, int] | None:
-        """Returns the master that a Sentinel names, even if considered down: no other server has the data."""
-        manager = self._pool.sentinel_manager
-        for sentinel in manager.sentinels:
-            with suppress(RedisError, OSError):
-                masters = await settled(sentinel.sentinel_masters())
-                if state := masters.get(self._pool.service_name):
-                    manager.sentinels[0] = sentinel
-                    return state["ip"], state["port"]
-        return None
-
-
-class _InTurn(list[Any]):
-    """Sentinels in the order of asking: the last one that answered is first.
-
-    redis-py swaps two Sentinels by index. With two questions at once, a silent Sentinel would be asked twice, or a Sentinel
-    lost for good.
-    """
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self[:])
-
-    def __setitem__(self, place: Any, one: Any) -> None:
-        if place == 0:  # the other half of the swap is done with it
-            super().__setitem__(slice(None), [one, *(other for other in self if other is not one)])
+    async def _greet(self, connection: Any) -> None:
+        """Checks, before any write, that a new connection leads to a master of the same deployment."""
+        begin = self._redis.connection_pool.connection_kwargs.get("redis_connect_func") or type(connection).on_connect
+        await settled(begin(connection))
+        questions = [("ROLE",), *self._marks.questions]
+        await settled(connection.send_packed_command(connection.pack_commands(questions), check_health=False))
+        role, *found = [await settled(connection.read_response(disable_decoding=True)) for _ in questions]
+        at = f"{connection.host}:{connection.port}"
+        fault = self._marks.fault(at, found) if role[0] == b"master" else "it is a replica"
+        if fault:
+            raise LostConnection(f"cannot reach Redis at {at}, the master of {self.service_name}: the sentinels name it, but {fault}")
 
 
 class Cluster(Place):

@@ -58,6 +58,9 @@ class Runtime(Protocol):
 
     def spawn(self, work: Work, name: str) -> Task: ...
 
+    def called(self, verb: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Any]:
+        """The verb as redis-py calls it: it blocks, or is awaited."""
+
     async def shielded(
         self, work: Coroutine[Any, Any, R], undo: Callable[[R], Coroutine[Any, Any, None]] | None = None
     ) -> R:
@@ -176,6 +179,9 @@ class Threads:
     def spawn(self, work: Work, name: str) -> Task:
         return _ThreadTask(work, name)
 
+    def called(self, verb: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Any]:
+        return lambda *args, **options: drive(verb(*args, **options))
+
     async def shielded(self, work: Coroutine[Any, Any, R], undo: object = None) -> R:
         return await work
 
@@ -256,6 +262,9 @@ class Loop:
 
     def spawn(self, work: Work, name: str) -> Task:
         return _LoopTask(work, name)
+
+    def called(self, verb: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Any]:
+        return verb
 
     async def shielded(
         self, work: Coroutine[Any, Any, R], undo: Callable[[R], Coroutine[Any, Any, None]] | None = None

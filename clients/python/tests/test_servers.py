@@ -2,21 +2,15 @@
 
 import asyncio
 import inspect
-import socket
-import tempfile
 import threading
 import time
-from contextlib import contextmanager
 from datetime import timedelta
-from functools import partial
-from pathlib import Path
 
 import pytest
 from deployment import Deployment
 from redis.exceptions import RedisError
-from servers import RedisServer, free_port
 
-from delayq import AsyncClient, AsyncWorker, Client, Message, Worker, connect, connect_async, places, watch
+from delayq import AsyncClient, AsyncWorker, Client, Message, Worker, connect, connect_async, watch
 from delayq.errors import is_outage
 
 PATIENCE_S = 60
@@ -163,139 +157,6 @@ def test_a_call_whose_answer_is_lost_is_not_sent_again(kind, group, deployment):
         assert numbers.leased <= 1 and numbers.ready + numbers.leased == 5
 
     driven(kind, group.url, deployment.namespace, work, socket_timeout=0.5)
-
-
-@contextmanager
-def master_and_sentinel():
-    """A Redis, a Sentinel that names the Redis, and the URL."""
-    with tempfile.TemporaryDirectory(prefix="delayq-py-") as folder, RedisServer(folder, port=free_port()) as master:
-        config = Path(folder) / "sentinel.conf"
-        config.write_text(f"sentinel monitor main 127.0.0.1 {master.port} 1\n")
-        with RedisServer(folder, port=free_port(), name="sentinel", sentinel=config) as sentinel:
-            yield sentinel, f"redis+sentinel://127.0.0.1:{sentinel.port}/main"
-
-
-@contextmanager
-def silent_beside_another():
-    """A client of a Redis, and a URL of the same by two Sentinels, of which the first never answers."""
-    with master_and_sentinel() as (_, url), connect(url) as connection, socket.create_server(("127.0.0.1", 0)) as silent:
-        yield connection, url.replace("//", f"//127.0.0.1:{silent.getsockname()[1]},")
-
-
-@both
-def test_silent_sentinels_take_the_calls_of_a_healthy_redis_little_time(kind, monkeypatch):
-    monkeypatch.setattr(places, "ASK_S", 0.0)
-
-    async def work(client):
-        place, asked = getattr(client, "_core", client)._link.place, []
-        named = place._named
-        monkeypatch.setattr(place, "_named", lambda: asked.append(True) or named())
-        await put_all(client, "connected", 1)
-        sentinel.freeze()
-        asked.clear()
-        while not asked:
-            await put_all(client, f"put-{time.monotonic()}", 1)
-        await put_all(client, "after", 10)
-        assert len(asked) == 1
-
-    with master_and_sentinel() as (sentinel, url), connect(url) as connection:
-        driven(kind, url, Deployment(connection, SHARDS, "silent").namespace, work)
-
-
-@both
-def test_a_former_master_is_left_although_its_successor_is_dead(kind, monkeypatch):
-    monkeypatch.setattr(places, "ASK_S", 0.0)
-    monkeypatch.setattr(places, "WAIT_S", PATIENCE_S)
-
-    async def work(client):
-        await put_all(client, "connected", 1)
-        successor = str(free_port())
-        with connect(f"redis://127.0.0.1:{sentinel.port}") as operator:
-            for order in [("REMOVE",), ("MONITOR", "127.0.0.1", successor, "1"), ("SET", "down-after-milliseconds", "1")]:
-                operator.execute_command("SENTINEL", order[0], "main", *order[1:])
-            while not operator.sentinel_masters()["main"]["is_sdown"]:
-                await asyncio.sleep(0.01)
-        with pytest.raises(RedisError):
-            await settled(client.put(Message("orders", b"x", id="lost")))
-
-    with master_and_sentinel() as (sentinel, url), connect(url) as connection:
-        driven(kind, url, Deployment(connection, SHARDS, "former").namespace, work)
-
-
-@both
-def test_a_silent_sentinel_that_is_asked_twice_at_once_is_passed_over_and_not_forgotten(kind):
-    async def work(client):
-        manager = getattr(client, "_core", client)._link.place._pool.sentinel_manager
-        known = set(manager.sentinels)
-        ask = partial(asyncio.to_thread, manager.discover_master) if kind is Client else manager.discover_master
-        assert len(set(await asyncio.gather(ask("main"), ask("main")))) == 1
-        assert set(manager.sentinels) == known
-        await put_all(client, "after", 1)
-
-    with silent_beside_another() as (connection, url):
-        driven(kind, url, Deployment(connection, SHARDS, "passed-over").namespace, work)
-
-
-async def put_until(client, is_so):
-    ends_s = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < ends_s
-        await put_all(client, f"put-{time.monotonic()}", 1)
-        await asyncio.sleep(0.01)
-
-
-@both
-def test_sentinels_are_asked_again_soon_although_none_has_answered(kind, monkeypatch):
-    async def work(client):
-        place, questions = getattr(client, "_core", client)._link.place, []
-        named = place._named
-
-        async def ask():
-            questions.append([time.monotonic()])
-            try:
-                return await named()
-            finally:
-                questions[-1].append(time.monotonic())
-
-        await put_until(client, lambda: place._master)
-        sentinel.freeze()
-        monkeypatch.setattr(place, "_named", ask)
-        await put_until(client, lambda: len(questions) > 1)
-        (began_s, ended_s), (again_s, *_) = questions[:2]
-        assert again_s - ended_s < places.ASK_S + (ended_s - began_s), "it rests no longer than the question took"
-
-    with master_and_sentinel() as (sentinel, url), connect(url) as connection:
-        driven(kind, url, Deployment(connection, SHARDS, "soon").namespace, work)
-
-
-def test_sentinels_are_asked_again_after_a_question_that_was_cancelled_before_it_began(monkeypatch):
-    monkeypatch.setattr(places, "ASK_S", 0.0)
-
-    async def work(client):
-        place = client._link.place
-        asking = asyncio.create_task(place.is_replaced())
-        while place._question is None:
-            await asyncio.sleep(0)
-        place._question.cancel()
-        await asking
-        assert place._master is None
-        await put_until(client, lambda: place._master)
-
-    with master_and_sentinel() as (_, url), connect(url) as connection:
-        driven(AsyncClient, url, Deployment(connection, SHARDS, "cancelled").namespace, work)
-
-
-@both
-def test_a_sentinel_that_was_restarted_is_asked_over_a_new_connection_at_once(kind):
-    async def work(client):
-        manager = getattr(client, "_core", client)._link.place._pool.sentinel_manager
-        await settled(manager.discover_master("main"))
-        sentinel.kill()
-        sentinel.start()
-        await settled(manager.discover_master("main"))
-
-    with master_and_sentinel() as (sentinel, url), connect(url) as connection:
-        driven(kind, url, Deployment(connection, SHARDS, "restarted").namespace, work)
 
 
 @pytest.mark.usefixtures("no_polls")
