@@ -56,8 +56,13 @@ start() { # LOG COMMAND...
 }
 
 [ $# -gt 0 ] || set -- units docker cluster
+# The needs of every stage come first: a stage takes minutes, and the next one would fail after all of them.
 for stage in "$@"; do
     [ -e "scripts/check-deploy/$stage.sh" ] || { echo "usage: $0 [units|docker|cluster] ..." >&2; exit 64; }
+    # shellcheck source=/dev/null
+    if [ -e "scripts/check-deploy/needs/$stage.sh" ]; then . "scripts/check-deploy/needs/$stage.sh"; fi
+done
+for stage in "$@"; do
     echo "=== $stage"
     # shellcheck source=/dev/null
     . "scripts/check-deploy/$stage.sh"

@@ -78,6 +78,11 @@ fi
 
 if wants engine; then
     need docker.io "builds and runs the container image" has dockerd
+    # From Debian 13 on, the client and the builder are packages of their own.
+    if apt-cache show docker-buildx > /dev/null 2>&1; then
+        need docker-cli "talks to the engine" has docker
+        need docker-buildx "builds the container image" docker buildx version
+    fi
     need docker-compose "runs the compose file" sh -c 'docker compose version || docker-compose version'
     need mmdebstrap "makes the base images where no registry is reached" has mmdebstrap
     need curl "asks Prometheus what it sees" has curl

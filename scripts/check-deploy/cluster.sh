@@ -2,9 +2,6 @@
 # The chart in a real API server with its controllers: no scheduler and no kubelet, so no pod runs. Sourced by check-deploy.sh.
 #
 # The kinds of operators (Prometheus, KEDA) have stand-ins without a schema: their objects are stored, not understood.
-scripts/setup.sh cluster
-scripts/deploy-tools.sh helm cluster > "$work/tools.log" || fail "there are no Kubernetes programs"
-need kubectl "https://kubernetes.io/docs/tasks/tools/ (1.33 to 1.35)"
 
 chart=deploy/kubernetes/delayq cluster=$work/cluster
 mkdir -p "$cluster"

@@ -4,19 +4,6 @@
 # An engine that runs already is used; else one of our own is started, without bridge networks. Images that no registry
 # gives are made from Debian's packages, under the same tags. DELAYQ_IMAGE names an image that is built already; TESTS a part
 # of the test suite in place of all of it: "cargo test --package delayq-core".
-scripts/setup.sh engine
-
-# builds CLIENT: with BuildKit. A client of 23 or newer needs the component buildx; older clients include BuildKit.
-builds() {
-    local version
-    version=$("$1" --version 2> /dev/null | sed -n 's/^Docker version \([0-9]*\).*/\1/p')
-    [ -n "$version" ] && { [ "$version" -lt 23 ] || "$1" buildx version > /dev/null 2>&1; }
-}
-docker=
-for client in "${DOCKER:-docker}" /usr/bin/docker; do
-    if builds "$client"; then docker=$client && break; fi
-done
-[ -n "$docker" ] || fail "no docker client here can build: install docker-buildx beside it, or name another by DOCKER="
 mkdir -p "$work/docker"
 
 if ! "$docker" info > /dev/null 2>&1; then

@@ -8,6 +8,7 @@ use comfy_table::{
 use delayq_look::Judgement;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::LazyLock;
+use unicode_width::UnicodeWidthStr;
 
 /// Stands for the escape character in the colours of a table until printed. Random, so that no text in a table can
 /// imitate the marker.
@@ -145,7 +146,7 @@ impl Rows {
     fn longest_word(&self, at: usize) -> usize {
         let cells = self.rows.iter().filter_map(|row| row.cells.get(at)).map(String::as_str);
         let words = cells.chain([self.columns[at].name.as_str()]).flat_map(str::split_whitespace);
-        words.map(|word| word.chars().count()).max().unwrap_or(0).clamp(1, LONGEST_WORD)
+        words.map(UnicodeWidthStr::width).max().unwrap_or(0).clamp(1, LONGEST_WORD)
     }
 
     fn finish(&self, mut table: Table) -> String {
@@ -233,6 +234,16 @@ mod tests {
                 assert!(is_left_out || text.contains(word), "{width}: {word} is not in\n{text}");
             }
         }
+    }
+
+    #[test]
+    fn a_chinese_word_takes_two_columns_a_letter() {
+        let mut rows = Rows::new(&["name"], false, Some(9));
+        rows.row(["订单通知 x"]);
+        assert_eq!(rows.text(), "NAME\n订单通知\nx");
+        let mut rows = Rows::new(&["name", "?state"], false, Some(14));
+        rows.row(["订单通知", "ready"]);
+        assert!(rows.text().contains("订单通知\n(without STATE"), "a broken word");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::frame::{Frame, Line, Page, Table};
 use crate::output::{Judgement, counted};
 use crate::printable::printable;
 use std::cmp::Ordering;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// A pressed key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +162,7 @@ fn whole(widths: &[usize]) -> usize {
 
 /// The width of each column's widest cell; at least the width of the name with the mark of the sorted column.
 fn widest(columns: &[&str], rows: &[Line]) -> Vec<usize> {
-    let cell = |column: usize| rows.iter().map(move |(_, cells)| cells[column].chars().count());
+    let cell = |column: usize| rows.iter().map(move |(_, cells)| printable(&cells[column]).width());
     let widest =
         |(column, heading): (usize, &&str)| cell(column).max().unwrap_or(0).max(name(heading).len() + 1);
     columns.iter().enumerate().map(widest).collect()
@@ -181,14 +182,21 @@ fn widths(columns: &[&str], rows: &[Line], width: usize) -> Vec<usize> {
 
 fn fitted(cell: &str, is_right: bool, width: usize) -> String {
     let cell = cut(&printable(cell), width);
-    if is_right { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
+    let blanks = " ".repeat(width.saturating_sub(cell.width()));
+    if is_right { blanks + &cell } else { cell + &blanks }
 }
 
+/// The text in at most this many columns of the terminal.
 fn cut(text: &str, width: usize) -> String {
-    match text.chars().count() > width {
-        true => text.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
-        false => text.to_owned(),
+    if text.width() <= width {
+        return text.to_owned();
     }
+    let mut left = width.saturating_sub(1);
+    let fits = |letter: &char| {
+        let rest = left.checked_sub(letter.width().unwrap_or(0));
+        rest.inspect(|&rest| left = rest).is_some()
+    };
+    text.chars().take_while(fits).chain(['…']).collect()
 }
 
 /// Compares numbers by value, whatever unit follows, and all other text by letters.

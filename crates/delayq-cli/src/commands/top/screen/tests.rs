@@ -75,7 +75,7 @@ fn every_line_fits_the_terminal_and_none_commands_it() {
         let lines = screen.lines(&frame(), width, height);
         assert_eq!(lines.len(), height.max(4).min(lines.len()), "{width}x{height}");
         for (_, line) in &lines {
-            assert!(line.chars().count() <= width && !line.contains('\u{1b}'), "{width}: {line:?}");
+            assert!(line.width() <= width && !line.contains('\u{1b}'), "{width}: {line:?}");
         }
     }
     let lines = screen.lines(&frame(), 80, 24);
@@ -92,4 +92,23 @@ fn scrolling_ends_with_the_rows() {
     // A single row has room: title, blank, unseen part, header, row, help.
     let lines = screen.lines(&frame(), 80, 6);
     assert!(lines[4].1.starts_with("fwd"), "{lines:?}");
+}
+
+#[test]
+fn a_chinese_letter_takes_two_columns() {
+    let mut frame = frame();
+    let mut row = ProcessRow::silent("订单通知服务", "");
+    row.state = "ready".to_owned();
+    frame.processes.push(row);
+    let mut screen = pressed(&[Key::Letter('3')]);
+    for width in [200, 80, 40, 21, 20, 19] {
+        let lines = screen.lines(&frame, width, 24);
+        assert!(lines.iter().all(|(_, line)| line.width() <= width), "{width}: {lines:?}");
+    }
+    let lines = screen.lines(&frame, 200, 24);
+    let state = |row: usize, word: &str| lines[row].1.split_once(word).unwrap().0.width();
+    assert_eq!(state(4, "ready"), state(7, "ready"), "{lines:?}");
+    for (width, shown) in [(4, "订单"), (3, "订…"), (2, "…")] {
+        assert_eq!(cut("订单", width), shown);
+    }
 }
