@@ -3,24 +3,24 @@
 //! Confirmed messages are settled while the rest of the batch waits: one partition without a leader must neither hold
 //! up nor forget the messages of other partitions.
 
+mod batch;
 mod load;
 mod verdicts;
 
+pub(crate) use batch::Batch;
+
 use crate::context::{Context, Freed};
-use crate::lane::Lane;
-use crate::lane_state::TopicRoutes;
 use crate::pace::Measure;
 use crate::settle::{Verdict, settle};
 use crate::stats::Late;
 use crate::traced::Delivery;
 use crate::{Outcome, Outcomes, Parcel};
-use delayq::protocol::{Receipt, Reservation, UnixMicros};
+use delayq::protocol::{Receipt, UnixMicros};
 use delayq_service::{TRACEPARENT, TraceParent};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use load::{Item, Load};
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::{Interval, MissedTickBehavior, interval_at, timeout};
 
@@ -29,19 +29,6 @@ use tokio::time::{Interval, MissedTickBehavior, interval_at, timeout};
 const GUARD: u32 = 3;
 /// Interval at which confirmed messages are settled while the rest of the batch waits.
 const SETTLE_EVERY: Duration = Duration::from_millis(100);
-
-pub(crate) struct Batch {
-    pub(crate) lane_number: usize,
-    pub(crate) lane: Arc<Lane>,
-    pub(crate) messages: Vec<Reservation>,
-    pub(crate) bytes: usize,
-    pub(crate) routes: TopicRoutes,
-    pub(crate) probe: bool,
-    /// Time of the reserve, by Redis's clock and by this host's.
-    pub(crate) reserved: (UnixMicros, Instant),
-    /// Messages that the lane had delivered before this batch.
-    pub(crate) delivered_before: u64,
-}
 
 pub(crate) struct Report {
     /// Capacity freed since the last report.

@@ -10,12 +10,14 @@
 
 mod admin;
 mod api;
+mod ask;
 mod call;
 mod config;
 mod consume;
 mod counters;
 mod dead;
 mod end;
+mod exposition;
 mod ids;
 mod job;
 mod keys;

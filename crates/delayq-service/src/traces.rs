@@ -4,52 +4,25 @@
 //! forwarder creates the pump's span. Spans that a collector does not accept in time are lost and counted: nothing
 //! waits.
 
+mod counts;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod span;
 
-use crate::Metrics;
 use crate::config::TracesConfig;
 use crate::fault::Fault;
 use crate::life::Process;
 use crate::program::Program;
-use crate::traceparent::TraceParent;
-use delayq::protocol::UnixMicros;
+use counts::{Counts, DROPPED};
 #[cfg(feature = "otlp")]
 pub use otlp::Exporter;
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
+pub use span::Span;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Maximum number of queued spans, at a few hundred bytes each.
 const QUEUE: usize = 8192;
-
-const EXPORTED: &str = "exported";
-const FAILED: &str = "failed";
-const DROPPED: &str = "dropped";
-
-/// An event in the life of a message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// Name of the event.
-    pub name: &'static str,
-    /// The trace, and the span's own id.
-    pub own: TraceParent,
-    /// The id of the parent span.
-    pub parent: u64,
-    /// True if the span hands the message to another system.
-    pub sends: bool,
-    /// Start.
-    pub start: UnixMicros,
-    /// End; not before the start.
-    pub end: UnixMicros,
-    /// Further attributes.
-    pub attributes: Vec<(&'static str, String)>,
-    /// The reason of a failure.
-    pub failure: Option<String>,
-}
 
 /// The destination of spans; clones share it. By default spans are discarded.
 #[derive(Clone, Debug, Default)]
@@ -61,18 +34,6 @@ struct Queue {
     counts: Counts,
     /// Notifies the exporter when the last clone is dropped.
     _end: Arc<DropGuard>,
-}
-
-/// The process's own attributes, by the names of OpenTelemetry.
-type Own<'o> = [(&'static str, &'o str); 3];
-
-/// Number of spans by outcome.
-#[derive(Clone, Debug)]
-struct Counts(Family<OfOutcome, Counter>);
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfOutcome {
-    outcome: &'static str,
 }
 
 /// The exporter of a program without the feature `otlp`, which cannot exist.
@@ -122,32 +83,13 @@ impl Traces {
     }
 }
 
-// === impl Counts ===
-
-impl Counts {
-    fn new(metrics: &Metrics) -> Self {
-        let spans: Family<OfOutcome, Counter> = metrics.register(
-            "traces_spans",
-            "Spans by outcome: exported, failed (the collector did not accept them) or dropped (the queue was full)",
-            Family::default(),
-        );
-        let counts = Self(spans);
-        [EXPORTED, FAILED, DROPPED].into_iter().for_each(|outcome| counts.add(outcome, 0));
-        counts
-    }
-
-    fn add(&self, outcome: &'static str, spans: u64) {
-        self.0.get_or_create(&OfOutcome { outcome }).inc_by(spans);
-    }
-}
-
 // === impl Exporter ===
 
 #[cfg(not(feature = "otlp"))]
 impl Exporter {
     fn new(
         _: &TracesConfig,
-        own: Own<'_>,
+        own: span::Own<'_>,
         _: (mpsc::Receiver<Span>, CancellationToken),
         _: Counts,
     ) -> Result<Self, Fault> {
@@ -169,6 +111,9 @@ impl Exporter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Metrics;
+    use crate::traceparent::TraceParent;
+    use delayq::protocol::UnixMicros;
 
     fn process() -> Process {
         Process::new(Program { name: "delayq-test", version: "1.2.3" })

@@ -9,6 +9,7 @@
 
 mod queues;
 mod round;
+mod shard;
 
 pub(crate) use round::{Found, Next, Pipeline, Round};
 
@@ -16,6 +17,7 @@ use crate::node_id::NodeId;
 use delayq::UnixMillis;
 use delayq::protocol::ShardId;
 use queues::{Place, Queues};
+use shard::Shard;
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::time::{Duration, Instant};
@@ -62,29 +64,6 @@ struct Way {
     light_out: usize,
     heavy_out: usize,
     light_sent: Option<Instant>,
-}
-
-#[derive(Clone, Debug)]
-struct Shard {
-    epoch: u64,
-    node: NodeId,
-    /// The earliest due time; lowered by wakes, replaced by answers.
-    next_due: Option<UnixMillis>,
-    /// The earliest wake received while a call was in flight: the call's answer may be older than the wake.
-    woken: Option<UnixMillis>,
-    out: Option<Pipeline>,
-    /// Poll even if nothing is due.
-    poll: bool,
-    /// The last call was sent for a due time, and not only as a poll.
-    sent_for_due: bool,
-    more: bool,
-    resting: Option<Instant>,
-    failures: u32,
-    /// Set while the shard is on hold: no pump is sent.
-    held: bool,
-    /// Set while ownership is in doubt: no pump is sent until the shard is owned again.
-    doubted: bool,
-    turn: u64,
 }
 
 // === impl Schedule ===

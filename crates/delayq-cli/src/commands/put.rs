@@ -4,16 +4,18 @@ use crate::backup_line::is_record;
 use crate::commands::put::many::{Line, LineFault, Lines, Many};
 use crate::deployment::Context;
 use crate::failure::{self, of_core, refused, usage};
-use crate::output::{complain, time};
+use crate::output::complain;
 use clap::{Args, value_parser};
 use delayq::{Due, Message, MessageId, Put as Answer, PutError, PutOutcome, Topic};
 use delayq_service::config::HumanDuration;
 use delayq_service::when::When;
 use delayq_service::{Fault, json, put_line};
+use sentence::sentence;
 use std::io::{IsTerminal as _, Read as _};
 use std::path::PathBuf;
 
 pub(crate) mod many;
+mod sentence;
 
 /// Put a message, or many from a file or standard input
 ///
@@ -203,26 +205,4 @@ async fn remembered(context: &Context, topic: &Topic, answer: &Answer) -> Option
     Some(format!(
         "its id is recognised until {remembered} after it has finished: delayq topic set {topic} --remember-own"
     ))
-}
-
-fn sentence(answer: &Answer) -> String {
-    let id = &answer.reference.id;
-    match &answer.outcome {
-        PutOutcome::Stored(due) => format!("stored {id}, due {}", time(*due)),
-        PutOutcome::Ready(due) => format!("stored {id}, due {}: it is ready", time(*due)),
-        PutOutcome::Exists(state, at) => format!("{id} exists: {state}, {}", time(*at)),
-        PutOutcome::Conflict(state, at) => {
-            format!("{id} is the id of another message: {state}, {}; replace it with --replace", time(*at))
-        }
-        PutOutcome::Newer => {
-            format!("{id} is the id of a message of a later format; upgrade delayq here first")
-        }
-        PutOutcome::Malformed => format!("{id} holds bytes that are not a message; see delayq audit"),
-        PutOutcome::Leased => format!("{id} is leased now, and cannot be replaced"),
-        PutOutcome::Stale => format!("{id} may have been stored and finished before"),
-        PutOutcome::Spooled => {
-            format!("spooled {id}: Redis does not store it now, the compensator will put it")
-        }
-        PutOutcome::Refused(why) => format!("{id} was refused: {why}"),
-    }
 }

@@ -1,6 +1,7 @@
 //! `delayq spool`: records waiting on this host's disk, and records set aside.
 
 pub(super) mod export;
+mod fault;
 pub(super) mod record;
 mod select;
 
@@ -16,6 +17,7 @@ use delayq_spool::{
     Rejected, Retried, Salvaged, SpoolError, SpoolReader, SpoolStats, Spooled, salvage_spool,
 };
 use export::Export;
+use fault::unusable;
 use select::Select;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -250,8 +252,4 @@ fn salvaged(found: &Salvaged, output: Output) -> Result<(), Fault> {
 
 fn unreadable(what: String) -> Result<(), Fault> {
     Err(Fault::new(&RECORDS_UNREADABLE, what))
-}
-
-fn unusable(error: SpoolError) -> Fault {
-    Fault::new(&FILE, "the spool cannot be used").because(error)
 }

@@ -5,11 +5,13 @@ use crate::look::{answering, finish};
 use crate::output::{counted, distance, time};
 use clap::{Args, Subcommand};
 use delayq::UnixMillis;
-use delayq_cluster::{MemberInfo, Overview as Fleet};
+use delayq_cluster::Overview as Fleet;
 use delayq_look::{Look, Owner, Want, drained, owners, timers};
 use delayq_service::Fault;
+use state::state;
 
 mod drain;
+mod state;
 
 /// Show the timers and the shards they own; or drain one
 ///
@@ -52,19 +54,6 @@ async fn show(context: &Context) -> Result<(), Fault> {
 fn print(context: &Context, look: &Look) -> Result<(), Fault> {
     let owners = owners(&answering(look)?.seen);
     context.output.print(&timers(look, &owners), || text(context, look, &owners))
-}
-
-/// The state of a member that pumps this many shards, in a word.
-fn state(member: &MemberInfo, pumped: usize) -> &'static str {
-    match member {
-        MemberInfo { draining: true, .. } => "stopping",
-        MemberInfo { drained: true, .. } if pumped > 0 => "draining",
-        MemberInfo { drained: true, .. } => "drained",
-        MemberInfo { hindered: 1.., .. } => "hindered",
-        MemberInfo { leader: true, .. } => "leads",
-        MemberInfo { planned: 0, .. } if pumped == 0 => "spare",
-        _ => "serves",
-    }
 }
 
 /// The drains of operators, a line each.

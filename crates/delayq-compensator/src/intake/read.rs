@@ -9,21 +9,16 @@
 //! unreadable, because a misspelled delay would deliver at once.
 
 mod asked;
+mod content;
 mod event;
 mod time;
 
 use crate::intake::record::Record;
-use asked::{Asked, Carried};
+use asked::Carried;
+use content::Content;
 use delayq::spool::SpoolRecord;
 use delayq::{Topic, UnixMillis};
 use delayq_service::headers::{EVENT_PREFIXES, own, rest_of};
-
-/// The content of a record.
-#[derive(Debug, Default)]
-struct Content {
-    asked: Asked,
-    carried: Carried,
-}
 
 /// The write that a record asks for; `topic` is for records that name none, `now` is this host's clock.
 ///

@@ -1,7 +1,6 @@
 //! An operator's work with an outbox.
 
-use super::reconcile::RowKey;
-use super::row::Row;
+use super::row::{Row, RowKey};
 use super::store::{Books, StoreError};
 use crate::codes::OUTBOX;
 use async_trait::async_trait;

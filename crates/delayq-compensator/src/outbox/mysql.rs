@@ -27,11 +27,8 @@ mod turn;
 use super::config::OutboxConfig;
 use super::store::{Books, Store, StoreError, Taken, Verdict};
 use async_trait::async_trait;
-use connection::{Connection, Link};
-use mysql_async::Row;
-use mysql_async::prelude::FromValue;
+use connection::{Connection, Link, column};
 use std::time::Duration;
-use turn::Turn;
 
 pub(super) use connection::settings;
 
@@ -54,6 +51,15 @@ pub(super) struct MySql {
     most: usize,
     /// Why the database cannot read the first row.
     unreadable: Option<String>,
+}
+
+/// The rows of a turn.
+#[derive(Debug)]
+enum Turn {
+    /// Rows, by seq; `whole`: payloads and headers were read.
+    Rows { seqs: Vec<u64>, whole: bool },
+    /// Rows aside, by number.
+    Aside(Vec<u64>),
 }
 
 // === impl MySql ===
@@ -150,13 +156,5 @@ impl Store for MySql {
             refused @ Err(StoreError::Refused(_)) => refused,
             books => self.ended(books),
         }
-    }
-}
-
-/// Takes a value out of a row.
-fn column<T: FromValue>(row: &mut Row, at: usize) -> Result<T, StoreError> {
-    match row.take_opt(at) {
-        Some(Ok(value)) => Ok(value),
-        _ => Err(StoreError::Unfit(format!("column {at} of an answer is missing, or of another type"))),
     }
 }

@@ -26,11 +26,10 @@ mod turn;
 use super::config::OutboxConfig;
 use super::store::{Books, Store, StoreError, Taken, Verdict};
 use async_trait::async_trait;
-use connection::{Connection, Link, Param};
+use connection::{Connection, Link};
 use keys::{Key, Window};
 use sql::Sql;
 use std::time::Duration;
-use turn::Turn;
 
 pub(super) use connection::settings;
 
@@ -58,6 +57,15 @@ pub(super) struct Postgres {
     unreadable: Option<(Key, String)>,
     /// The transaction that keeps a table from being truncated.
     held: Option<String>,
+}
+
+/// The rows of a turn.
+#[derive(Debug)]
+enum Turn {
+    /// Rows of the window: the keys of existing rows, and the size of the page; `whole`: payloads and headers were read.
+    Rows { keys: Vec<Key>, page: usize, whole: bool },
+    /// Rows aside, by number.
+    Aside(Vec<i64>),
 }
 
 // === impl Postgres ===

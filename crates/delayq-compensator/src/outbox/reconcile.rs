@@ -5,7 +5,7 @@
 //! that Redis knows stay unchanged.
 
 use super::keeper::OutboxKeeper;
-use super::row::Row;
+use super::row::{Row, RowKey};
 use crate::codes::OUTBOX;
 use delayq::spool::SpoolAction;
 use delayq::{Admin, Due, Message, MessageId, Producer, PutOutcome, Target, UnixMillis};
@@ -16,9 +16,6 @@ use std::time::{Duration, Instant};
 
 /// So many messages are put together.
 const PAGE: usize = 500;
-
-/// The identity of a row.
-pub(super) type RowKey = (i64, i64);
 
 /// The extent of a reconcile.
 #[derive(Clone, Copy, Debug)]

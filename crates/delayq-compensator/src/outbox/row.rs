@@ -14,6 +14,9 @@ pub(super) const MAX_HEADERS: usize = 8 * MAX_HEADER_BYTES;
 /// Maximum bytes of payloads and headers in a page of several rows.
 pub(super) const MAX_PAGE_BYTES: i64 = 8 << 20;
 
+/// The identity of a row.
+pub(super) type RowKey = (i64, i64);
+
 /// The columns of a row that ask for a write.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Row {

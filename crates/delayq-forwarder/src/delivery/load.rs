@@ -1,6 +1,6 @@
 //! The load of a delivery: which messages of a batch are sent, and what is decided of the others without a delivery.
 
-use super::Batch;
+use super::batch::Batch;
 use crate::circuit::Pass;
 use crate::encode::encode;
 use crate::routes::Route;

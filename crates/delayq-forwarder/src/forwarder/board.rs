@@ -1,6 +1,6 @@
 //! The board: every lane, and the lane of each topic.
 
-use super::Forwarder;
+use super::built::Built;
 use crate::circuit::CircuitSettings;
 use crate::destinations::Target;
 use crate::lane::{Lane, NamedSink};
@@ -38,18 +38,18 @@ struct LaneTopic {
 
 impl Board {
     /// Creates the lanes of the topics that routes name outright. Other lanes appear with the first message of a topic.
-    pub(super) fn new(forwarder: &Forwarder) -> Self {
+    pub(super) fn new(built: &Built) -> Self {
         let mut board = Self {
             lanes: Vec::new(),
             turn: 0,
-            shards: forwarder.growth.shards().shards().collect(),
+            shards: built.growth.shards().shards().collect(),
             numbers: HashMap::new(),
             topics: BTreeMap::new(),
-            sinks: forwarder.sinks.clone(),
-            routes: forwarder.routes.clone(),
-            checked: forwarder.checked.clone(),
-            circuit: forwarder.settings.forwarder.circuit(),
-            stats: forwarder.stats.clone(),
+            sinks: built.sinks.clone(),
+            routes: built.routes.clone(),
+            checked: built.checked.clone(),
+            circuit: built.settings.forwarder.circuit(),
+            stats: built.stats.clone(),
         };
         for topic in board.routes.exact_topics().collect::<Vec<_>>() {
             board.find(&topic);

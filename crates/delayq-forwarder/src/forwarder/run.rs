@@ -4,11 +4,12 @@
 
 use super::asking::{Answer, Ask, Bounds, ShardAnswer, payload_bytes};
 use super::board::Board;
+use super::built::Built;
 use super::judge::Judge;
 use super::polls::{Polled, Polls, poll};
 use super::refused::{Refused, is_of_topics};
+use super::shared;
 use super::unrouted::{self, Counted, Waiting};
-use super::{Forwarder, shared};
 use crate::config::ForwarderConfig;
 use crate::context::{Context, Freed};
 use crate::delivery::{Batch, Report};
@@ -63,10 +64,9 @@ enum Ended {
 // === impl Run ===
 
 impl Run {
-    pub(super) fn new(forwarder: Forwarder) -> Self {
-        let board = Board::new(&forwarder);
-        let Forwarder { client, settings, stats, traces, condition, destinations, readiness, growth, .. } =
-            forwarder;
+    pub(super) fn new(built: Built) -> Self {
+        let board = Board::new(&built);
+        let Built { client, settings, stats, traces, condition, destinations, readiness, growth, .. } = built;
         let now = Instant::now();
         let refused = Refused::new(stats.refused_topics.clone());
         let (context, freed) = Context::new(Holder::new(client), *settings.forwarder.lease, stats, traces);

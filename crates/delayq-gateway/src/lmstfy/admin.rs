@@ -1,28 +1,20 @@
 //! The admin API: tokens, limits, and looks at the process.
 
+mod ask;
 mod limits;
 mod looks;
 mod route;
 mod tokens;
 
 use super::parameters::Parameters;
-use super::reply::{self, Answer, Refusal, error};
+use super::reply::{self, Answer};
 use super::state::Lmstfy;
+use ask::Ask;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use route::{Act, found};
-
-/// A request that passed the account's check.
-struct Ask {
-    lmstfy: Lmstfy,
-    query: Parameters,
-    headers: HeaderMap,
-}
-
-/// Maximum bytes of a body.
-const MAX_BODY: usize = 64 * 1024;
 
 pub(super) async fn answer(lmstfy: &Lmstfy, request: Request) -> Response {
     let (parts, body) = request.into_parts();
@@ -67,16 +59,4 @@ fn stranger() -> Response {
     let realm = HeaderValue::from_static("Basic realm=\"Authorization Required\"");
     response.headers_mut().insert(header::WWW_AUTHENTICATE, realm);
     response
-}
-
-// === impl Ask ===
-
-impl Ask {
-    /// The whole body.
-    async fn whole(&self, body: Body) -> Result<bytes::Bytes, Refusal> {
-        let app = self.lmstfy.pools.values().next().expect("there is the default pool");
-        let whole = crate::input::Whole::read(body, &self.headers, app, MAX_BODY).await;
-        let whole = whole.map_err(|problem| error(problem.kind().status().as_u16(), problem.detail()))?;
-        Ok(whole.bytes.clone())
-    }
 }

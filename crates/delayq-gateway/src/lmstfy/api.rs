@@ -1,61 +1,22 @@
 //! The API: the checks of each call in lmstfy's order, and its answer.
 
+use super::ask::{Ask, refused};
 use super::call::{Action, Call};
 use super::keys::{Key, Known};
 use super::parameters::Parameters;
 use super::reply::{Answer, Refusal, error, internal, refusal};
 use super::state::Lmstfy;
-use super::{consume, dead, end, job, look, names, publish};
-use crate::input::Whole;
+use super::{consume, dead, end, look, names, publish};
 use crate::server::{Outgoing, Peer};
-use crate::state::App;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use axum::response::Response;
-use delayq::{Target, Topic};
 use serde_json::json;
-use std::time::Duration;
 
 /// The header with the token.
 const TOKEN: &str = "x-token";
-/// How long a body is dropped that nobody reads.
-const UNREAD: Duration = Duration::from_secs(30);
-
-/// A call that passed the checks.
-pub(super) struct Ask {
-    pub(super) lmstfy: Lmstfy,
-    /// The engine of the pool.
-    pub(super) app: App,
-    pub(super) pool: String,
-    pub(super) call: Call,
-    /// The topics: one, unless several queues are consumed.
-    pub(super) topics: Vec<Topic>,
-    pub(super) query: Parameters,
-    pub(super) headers: HeaderMap,
-    pub(super) connection: Option<(Outgoing, Peer)>,
-}
-
-// === impl Ask ===
-
-impl Ask {
-    pub(super) fn topic(&self) -> &Topic {
-        &self.topics[0]
-    }
-
-    /// The message of a job's id; `None`: no message can have this id. A growth may have added the shard that it names.
-    pub(super) async fn target(&self, job_id: &str) -> Result<Option<Target>, Refusal> {
-        let Some(target) = job::target(job_id) else { return Ok(None) };
-        let client = self.app.admin.client();
-        let exists = || target.id.shard().is_none_or(|shard| client.shards().contains(shard));
-        if !exists() {
-            // Any call of a shard that has grown says so.
-            self.app.admin.count(self.topic()).await.map_err(internal)?;
-        }
-        Ok(exists().then_some(target))
-    }
-}
 
 /// Answers a request.
 pub(super) async fn answer(lmstfy: &Lmstfy, request: Request) -> Response {
@@ -69,12 +30,6 @@ pub(super) async fn answer(lmstfy: &Lmstfy, request: Request) -> Response {
         Err(refusal) => Err(refused(body, refusal)),
     };
     lmstfy.answered(name, response.unwrap_or_else(|refusal| *refusal))
-}
-
-/// Answers a request whose body nobody reads: the rest of the body is dropped.
-pub(super) fn refused(body: Body, refusal: Refusal) -> Refusal {
-    Whole::discard(body, UNREAD);
-    refusal
 }
 
 async fn checked(lmstfy: &Lmstfy, call: Call, mut parts: Parts) -> Result<(Ask, Option<Throttle>), Refusal> {

@@ -1,6 +1,6 @@
 //! Consuming jobs: the first queue with a job wins, and a client that goes takes no job with it.
 
-use super::api::Ask;
+use super::ask::Ask;
 use super::job::{Job, shown, target};
 use super::reply::{self, Answer, Refusal, error, internal};
 use crate::dispatch::{Handed, Poll, Wanted, WantedKind, watched};

@@ -1,6 +1,6 @@
 //! Dead letters: the oldest first.
 
-use super::api::Ask;
+use super::ask::Ask;
 use super::job::shown;
 use super::look::sized;
 use super::reply::{Answer, Refusal, internal, nothing, said};

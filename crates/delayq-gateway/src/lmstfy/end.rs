@@ -1,6 +1,6 @@
 //! Ending jobs: one by id in any state, or all that are ready.
 
-use super::api::Ask;
+use super::ask::Ask;
 use super::reply::{Answer, internal, nothing};
 use delayq::Settled;
 use delayq::admin::PurgeWhat;

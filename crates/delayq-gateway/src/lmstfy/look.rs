@@ -1,6 +1,6 @@
 //! Looking at queues and jobs.
 
-use super::api::Ask;
+use super::ask::Ask;
 use super::job::Job;
 use super::reply::{Answer, error, internal, said};
 use delayq::State;

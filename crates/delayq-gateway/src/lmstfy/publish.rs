@@ -1,6 +1,6 @@
 //! Publishing jobs: a job, many jobs, or a job in the place of another.
 
-use super::api::{Ask, refused};
+use super::ask::{Ask, refused};
 use super::ids;
 use super::job::shown;
 use super::reply::{Answer, Refusal, error, internal, said};

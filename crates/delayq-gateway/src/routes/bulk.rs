@@ -3,7 +3,7 @@
 //! `.` and `..` are names of topics and ids, and libraries that follow the URL standard remove such segments even where they
 //! are percent-encoded.
 
-use super::Answer;
+use super::answer::Answer;
 use super::change::{NewDue, NewLife, cancelled, replayed, rescheduled};
 use super::message::{Payload, found};
 use crate::input::{Ask, Items};

@@ -3,7 +3,7 @@
 //! Reading does not wait for a client that reads no answers: many send everything first. At most [`MAX_UNREAD`] bytes of
 //! answers are kept for such a client; then the request ends, and its closing line says so.
 
-use super::{Answer, typed};
+use super::answer::{Answer, typed};
 use crate::input::{Ask, Lines};
 use crate::problem::{Kind, Problem};
 use crate::state::App;

@@ -1,6 +1,6 @@
 //! The policy of a topic, in the words of `delayq topic show`.
 
-use super::{Answer, json};
+use super::answer::{Answer, json};
 use crate::input::Ask;
 use crate::problem::Problem;
 use crate::state::App;

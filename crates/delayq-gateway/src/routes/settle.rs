@@ -1,6 +1,6 @@
 //! Settling leased messages by the receipts of any gateway of the deployment.
 
-use super::Answer;
+use super::answer::Answer;
 use crate::input::Ask;
 use crate::problem::{Kind, Problem};
 use crate::state::App;

@@ -1,6 +1,6 @@
 //! The state of the deployment: the verdicts of `delayq doctor`, the shards, and the timers.
 
-use super::{Answer, json};
+use super::answer::{Answer, json};
 use crate::looks::{Looks, Taken};
 use crate::problem::Problem;
 use axum::Extension;

@@ -1,6 +1,6 @@
 //! Every cause of trouble in a deployment, each with a verdict, an advice and a page of the documentation.
 
-use super::Check;
+use super::check::Check;
 use super::judgement::Judgement::{self, Bad, Warning};
 
 /// The start of a page's address.

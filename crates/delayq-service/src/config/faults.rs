@@ -1,6 +1,5 @@
 //! The faults of a configuration: collected during validation and reported all at once.
 
-use super::Section;
 use super::document::Location;
 use super::secret::Secret;
 use crate::codes::{CONFIG_FAULTY, CONFIG_UNREADABLE, Code};
@@ -8,7 +7,7 @@ use crate::fault::Fault;
 use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
 
-/// The faults that [`Section::validate`] finds, each under its key.
+/// The faults that [`Section::validate`](super::Section::validate) finds, each under its key.
 ///
 /// Keys are relative to the validated section; [`section`](Self::section) and [`item`](Self::item) step into an inner
 /// section.
@@ -47,16 +46,6 @@ pub struct ConfigFaults {
 // === impl Faults ===
 
 impl Faults {
-    /// Validates an inner section under its key.
-    pub fn section<S: Section>(&mut self, key: &str, section: &S) {
-        self.within(key, |faults| section.validate(faults));
-    }
-
-    /// Validates a list element; indices start at 0.
-    pub fn item<S: Section>(&mut self, key: &str, index: usize, item: &S) {
-        self.within(&format!("{key}[{index}]"), |faults| item.validate(faults));
-    }
-
     /// Records a fault of one key. The message tells the accepted values.
     pub fn refuse(&mut self, key: &str, message: impl Into<String>) {
         self.contradiction(&[key], message);
@@ -105,7 +94,7 @@ impl Faults {
         self.found
     }
 
-    fn within(&mut self, key: &str, validate: impl FnOnce(&mut Self)) {
+    pub(super) fn within(&mut self, key: &str, validate: impl FnOnce(&mut Self)) {
         let outer = self.prefix.clone();
         self.prefix = self.full(key);
         validate(self);

@@ -1,5 +1,6 @@
 //! Many messages from NDJSON: bounded in flight, bad lines named, a summary at the end. For `put --from` and `restore`.
 
+use super::sentence::sentence;
 use crate::deployment::Context;
 use crate::failure::{self, INTERRUPTED, LINES_REFUSED, of_core};
 use crate::output::{complain, counted};
@@ -200,7 +201,7 @@ impl<L: Lines> Run<'_, L> {
             Ok(put) => {
                 *self.summary.outcomes.entry(put_word(&put.outcome)).or_default() += 1;
                 if !put.outcome.is_accepted() {
-                    self.refuse(number, &super::sentence(&put));
+                    self.refuse(number, &sentence(&put));
                 }
             }
             Err(PutError { error, .. }) => match of_core(error) {

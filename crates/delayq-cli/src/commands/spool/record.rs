@@ -1,6 +1,6 @@
 //! A single record of a spool, with the payload.
 
-use super::unusable;
+use super::fault::unusable;
 use crate::commands::get::shown;
 use crate::failure::{unknown, usage};
 use crate::output::{Output, add_time, payload, time};

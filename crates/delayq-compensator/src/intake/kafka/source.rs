@@ -4,7 +4,7 @@
 use super::config::KafkaIntakeConfig;
 use super::dead::Burial;
 use super::group::Group;
-use super::offsets::Place;
+use super::ticket::KafkaTicket;
 use super::topics;
 use crate::intake::broker::{Arrived, Broker, Buried, Dead, Lost};
 use crate::intake::record::Record;
@@ -18,7 +18,6 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Header, Headers};
 use rdkafka::{Message, TopicPartitionList};
 use std::convert::Infallible;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,15 +40,6 @@ struct Open {
     group: Group,
     /// None after a failure: the next burial reads the password again.
     burial: Option<Burial>,
-}
-
-/// A record that was handed out.
-#[derive(Debug)]
-pub(crate) struct KafkaTicket {
-    topic: Arc<str>,
-    place: Place,
-    /// The dead record gets the same key.
-    pub(super) key: Option<Vec<u8>>,
 }
 
 // === impl KafkaSource ===
@@ -286,11 +276,4 @@ impl Broker for KafkaSource {
 /// Drops a client, which waits for threads and for answers of the brokers.
 fn drop_apart(client: impl Send + 'static) -> JoinHandle<()> {
     tokio::task::spawn_blocking(move || drop(client))
-}
-
-impl fmt::Display for KafkaTicket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { topic, place, .. } = self;
-        write!(f, "kafka {topic}/{} offset {}", place.partition, place.offset)
-    }
 }

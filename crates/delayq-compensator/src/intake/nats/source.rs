@@ -7,6 +7,7 @@
 use super::config::NatsIntakeConfig;
 use super::outstanding::{Known, Outstanding};
 use super::sequences::Sequences;
+use super::ticket::NatsTicket;
 use super::turn::{OVER, Turn};
 use super::unreadable::{self, Progress};
 use super::{PATIENCE, consumer, dead, record};
@@ -19,10 +20,10 @@ use async_trait::async_trait;
 use futures_util::{FutureExt, StreamExt};
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use std::{fmt, mem};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -96,14 +97,6 @@ struct Request {
     since: Instant,
     /// Number of records that came.
     count: usize,
-}
-
-/// A record that was handed out.
-#[derive(Debug)]
-pub(crate) struct NatsTicket {
-    stream: Arc<str>,
-    sequence: u64,
-    connection: u64,
 }
 
 // === impl NatsSource ===
@@ -485,11 +478,5 @@ impl Broker for NatsSource {
             let _ = tokio::time::timeout(PATIENCE, open.client.flush()).await;
             self.sequences = open.sequences;
         }
-    }
-}
-
-impl fmt::Display for NatsTicket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "nats {} sequence {}", self.stream, self.sequence)
     }
 }

@@ -5,6 +5,7 @@ use super::config::RabbitmqIntakeConfig;
 use super::dead::Burial;
 use super::ready::Ready;
 use super::record::record;
+use super::ticket::RabbitmqTicket;
 use super::{PATIENCE, queue};
 use crate::intake::broker::{Arrived, Broker, Buried, Dead};
 use async_trait::async_trait;
@@ -14,10 +15,9 @@ use futures_util::{FutureExt, StreamExt};
 use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
 use lapin::types::FieldTable;
-use lapin::{BasicProperties, Channel, Connection, Consumer};
+use lapin::{Channel, Connection, Consumer};
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::fmt;
 use std::sync::Arc;
 use tokio::time::timeout;
 
@@ -53,18 +53,6 @@ struct Open {
     /// Number and bytes of unacked records.
     unsettled: usize,
     bytes: usize,
-}
-
-/// A record that was handed out.
-#[derive(Debug)]
-pub(crate) struct RabbitmqTicket {
-    queue: Arc<str>,
-    exchange: String,
-    key: String,
-    tag: u64,
-    bytes: usize,
-    /// The dead record gets the same properties, with all types.
-    pub(super) properties: BasicProperties,
 }
 
 // === impl RabbitmqSource ===
@@ -244,17 +232,6 @@ impl Broker for RabbitmqSource {
         queue::close(&connection).await;
         if let Some(burial) = burial {
             burial.close().await;
-        }
-    }
-}
-
-impl fmt::Display for RabbitmqTicket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { queue, exchange, key, .. } = self;
-        write!(f, "rabbitmq {queue}")?;
-        match exchange.as_str() {
-            "" => Ok(()),
-            exchange => write!(f, " through exchange {exchange} by key {key}"),
         }
     }
 }

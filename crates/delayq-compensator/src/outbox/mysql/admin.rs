@@ -1,10 +1,10 @@
 //! An operator's work with an outbox in MySQL.
 
+use super::connection::column;
 use super::turn::row_of;
-use super::{MySql, column, sql};
+use super::{MySql, sql};
 use crate::outbox::keeper::{AsideRow, Each, Keeper, Page};
-use crate::outbox::reconcile::RowKey;
-use crate::outbox::row::Row;
+use crate::outbox::row::{Row, RowKey};
 use crate::outbox::store::{Books, StoreError};
 use async_trait::async_trait;
 use delayq::UnixMillis;

@@ -1,11 +1,11 @@
 //! A connection to MySQL that is made again after an error.
 
-use super::{column, sql};
+use super::sql;
 use crate::outbox::config::OutboxConfig;
 use crate::outbox::store::{StoreError, within};
 use crate::outbox::tls;
 use delayq_service::config::ExposeSecret as _;
-use mysql_async::prelude::Queryable as _;
+use mysql_async::prelude::{FromValue, Queryable as _};
 use mysql_async::{ClientIdentity, Conn, Error, Opts, OptsBuilder, Params, Row, SslOpts};
 use std::time::Duration;
 
@@ -184,6 +184,14 @@ fn is_new_enough(version: &str) -> Result<(), String> {
         Err(format!("{name} {version} is too old: {a}.{b}.{c} or newer is needed"))
     } else {
         Ok(())
+    }
+}
+
+/// Takes a value out of a row.
+pub(super) fn column<T: FromValue>(row: &mut Row, at: usize) -> Result<T, StoreError> {
+    match row.take_opt(at) {
+        Some(Ok(value)) => Ok(value),
+        _ => Err(StoreError::Unfit(format!("column {at} of an answer is missing, or of another type"))),
     }
 }
 

@@ -1,19 +1,11 @@
 //! One turn: rows are read and deleted under the lock of the state.
 
-use super::{Link, MySql, column, sql};
+use super::connection::{Link, column};
+use super::{MySql, Turn, sql};
 use crate::outbox::keeper::Page;
 use crate::outbox::row::Row;
 use crate::outbox::store::{StoreError, Taken, Verdict};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// The rows of a turn.
-#[derive(Debug)]
-pub(super) enum Turn {
-    /// Rows, by seq; `whole`: payloads and headers were read.
-    Rows { seqs: Vec<u64>, whole: bool },
-    /// Rows aside, by number.
-    Aside(Vec<u64>),
-}
 
 // === impl MySql ===
 

@@ -1,10 +1,10 @@
 //! An operator's work with an outbox in PostgreSQL.
 
+use super::Postgres;
+use super::connection::Param;
 use super::turn::{place_of, row_of};
-use super::{Param, Postgres};
 use crate::outbox::keeper::{AsideRow, Each, Keeper, Page};
-use crate::outbox::reconcile::RowKey;
-use crate::outbox::row::Row;
+use crate::outbox::row::{Row, RowKey};
 use crate::outbox::store::{Books, SLOW, StoreError};
 use async_trait::async_trait;
 use delayq::UnixMillis;

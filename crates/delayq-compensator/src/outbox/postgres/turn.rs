@@ -1,21 +1,14 @@
 //! One turn: rows are read and the progress is noted under the lock of the state.
 
+use super::connection::Param;
 use super::keys::{Key, MAX_KEYS, Window};
-use super::{Param, Postgres, Sql, is_of, no_progress};
+use super::sql::Sql;
+use super::{Postgres, Turn, is_of, no_progress};
 use crate::outbox::row::Row;
 use crate::outbox::store::{StoreError, Taken, Verdict};
 use std::collections::VecDeque;
 use std::time::Duration;
 use tokio_postgres::types::Type;
-
-/// The rows of a turn.
-#[derive(Debug)]
-pub(super) enum Turn {
-    /// Rows of the window: the keys of existing rows, and the size of the page; `whole`: payloads and headers were read.
-    Rows { keys: Vec<Key>, page: usize, whole: bool },
-    /// Rows aside, by number.
-    Aside(Vec<i64>),
-}
 
 /// The settled part of the rows.
 pub(super) struct Progress {

@@ -1,6 +1,6 @@
 //! Limits of tokens.
 
-use super::Ask;
+use super::ask::Ask;
 use crate::lmstfy::keys::{self, Limit};
 use crate::lmstfy::reply::{self, Answer, Refusal, error, internal, refusal, said};
 use axum::body::Body;

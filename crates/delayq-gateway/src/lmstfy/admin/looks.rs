@@ -1,9 +1,9 @@
 //! Looks at the process and its pools.
 
-use super::Ask;
+use super::ask::Ask;
 use crate::lmstfy::config::DEFAULT_POOL;
 use crate::lmstfy::reply::{self, Answer, error, indented, internal, said};
-use crate::lmstfy::{counters, names};
+use crate::lmstfy::{exposition, names};
 use axum::response::Response;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub(super) fn version() -> Response {
 }
 
 pub(super) async fn metrics(ask: &Ask) -> Answer {
-    let text = counters::exposed(&ask.lmstfy).await.map_err(internal)?;
+    let text = exposition::exposed(&ask.lmstfy).await.map_err(internal)?;
     Ok(reply::typed(200, "text/plain; version=0.0.4; charset=utf-8", text))
 }
 

@@ -1,6 +1,6 @@
 //! Tokens: shown once, and masked from then on.
 
-use super::Ask;
+use super::ask::Ask;
 use crate::lmstfy::config::DEFAULT_POOL;
 use crate::lmstfy::keys::{self, Key};
 use crate::lmstfy::names::check_namespace;
