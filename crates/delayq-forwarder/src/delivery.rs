@@ -7,7 +7,7 @@ mod batch;
 mod load;
 mod verdicts;
 
-pub(crate) use batch::Batch;
+pub(crate) use batch::LaneBatch;
 
 use crate::context::{Context, Freed};
 use crate::pace::Measure;
@@ -38,22 +38,22 @@ pub(crate) struct Report {
 }
 
 /// One call of the sink, as far as its answers have arrived.
-struct Progress {
+struct SinkCall {
     started: Instant,
     /// The message of each parcel, at the parcel's index.
     items: Vec<Item>,
     measure: Measure,
 }
 
-// === impl Batch ===
+// === impl LaneBatch ===
 
-impl Batch {
+impl LaneBatch {
     pub(crate) async fn run(mut self, context: Context) -> Report {
         let (messages, sink) = (std::mem::take(&mut self.messages), self.lane.to.name.clone());
         let count = messages.len();
         context.stats.in_flight(&sink, count as i64);
         let (load, items) = Load::new(&self, messages, &context.traces);
-        let mut progress = Progress::new(items, self.delivered_before);
+        let mut progress = SinkCall::new(items, self.delivered_before);
         if !progress.items.is_empty() {
             self.deliver(&context, &load.parcels, &mut progress).await;
         }
@@ -72,7 +72,7 @@ impl Batch {
 
     /// Delivers the parcels; meanwhile extends leases and settles confirmed messages. On return every item has an
     /// outcome unless a drain interrupted the delivery.
-    async fn deliver(&self, context: &Context, parcels: &[Parcel], progress: &mut Progress) {
+    async fn deliver(&self, context: &Context, parcels: &[Parcel], progress: &mut SinkCall) {
         let to = &self.lane.to;
         let outcomes = Outcomes::new(parcels.len());
         let work = async {
@@ -108,9 +108,9 @@ impl Batch {
         context.stats.count(&to.name, progress.items.iter().filter_map(|item| item.outcome.as_ref()));
     }
 
-    fn note(&self, context: &Context, parcels: &[Parcel], progress: &mut Progress, outcomes: &Outcomes) {
+    fn note(&self, context: &Context, parcels: &[Parcel], progress: &mut SinkCall, outcomes: &Outcomes) {
         let (now, sink) = (Instant::now(), &self.lane.to.name);
-        let Progress { started, items, measure } = progress;
+        let SinkCall { started, items, measure } = progress;
         let (redis_clock, clock) = self.reserved;
         let confirmed =
             UnixMicros(redis_clock.0 + u64::try_from((now - clock).as_micros()).unwrap_or(u64::MAX));
@@ -153,9 +153,9 @@ fn every(period: Duration) -> Interval {
     every
 }
 
-// === impl Progress ===
+// === impl SinkCall ===
 
-impl Progress {
+impl SinkCall {
     fn new(items: Vec<Item>, before: u64) -> Self {
         Self { started: Instant::now(), items, measure: Measure { before, ..Measure::default() } }
     }

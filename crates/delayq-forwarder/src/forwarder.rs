@@ -9,9 +9,9 @@
 //! (*hot*): the ready channel named the shard, or a reserve returned as many messages as allowed.
 
 mod asking;
-mod board;
 mod built;
 mod judge;
+mod lane_table;
 mod polls;
 mod refused;
 mod run;
@@ -20,7 +20,7 @@ mod unrouted;
 
 use crate::codes::SINK_UNUSABLE;
 use crate::config::Settings;
-use crate::destinations::{self, Checked, Target};
+use crate::destinations::{self, Checked, SinkTarget};
 use crate::lane::NamedSink;
 use crate::routes::Routes;
 use crate::stats::Stats;
@@ -61,10 +61,10 @@ pub async fn build(settings: Settings, deps: Deps) -> Result<Forwarder, Fault> {
     let sinks = destinations::make(&settings, &deps.redis)?;
     let routes = Routes::new(&settings).map_err(|message| Fault::new(&SINK_UNUSABLE, message))?;
     let Checked { fit, warnings, waiting } = destinations::check(&settings, &sinks, &routes).await?;
-    for (Target { sink, destination }, warning) in warnings {
+    for (SinkTarget { sink, destination }, warning) in warnings {
         tracing::warn!(sink, destination, "{warning}");
     }
-    for (Target { sink, destination }, why) in waiting {
+    for (SinkTarget { sink, destination }, why) in waiting {
         tracing::warn!(sink, destination, why, "not available yet: messages wait");
     }
     let stats = Stats::new(&deps.metrics);

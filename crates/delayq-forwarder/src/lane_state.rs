@@ -20,12 +20,12 @@ const MIN_SHARDS: usize = 4;
 /// A lane's requests to some shards, in one round trip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pipeline {
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<ShardPart>,
     pub(crate) max_bytes: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct ShardPart {
     pub(crate) shard: ShardId,
     pub(crate) max: u16,
     pub(crate) topics: Vec<usize>,
@@ -148,7 +148,7 @@ impl LaneState {
     }
 
     /// Builds a request to a shard for due topics, in order from `first`.
-    fn part(&mut self, shard: ShardId, max: u16, first: usize, now: Instant) -> Part {
+    fn part(&mut self, shard: ShardId, max: u16, first: usize, now: Instant) -> ShardPart {
         let hot = self.hot.get_mut(&shard).expect("only hot shards are asked");
         let topics = hot.take(first, now);
         if hot.first.is_none() {
@@ -158,7 +158,7 @@ impl LaneState {
         self.asked.insert(shard);
         self.in_flight += usize::from(max);
         self.pace.asked(usize::from(max), now);
-        Part { shard, max, topics }
+        ShardPart { shard, max, topics }
     }
 
     pub(crate) fn unprobed(&self, now: Instant) {

@@ -20,7 +20,7 @@ mod topics;
 use crate::looks::Looks;
 use crate::openapi::DOCUMENT;
 use crate::state::App;
-use crate::table::{ROUTES, Route, Verb};
+use crate::table::{Method, ROUTES, Route};
 use crate::{guard, page};
 use answer::typed;
 use axum::extract::Request;
@@ -49,11 +49,11 @@ pub(crate) fn router(app: &App, looks: Looks) -> Router {
 
 fn endpoint(route: &Route) -> MethodRouter<App> {
     let method = match route.method {
-        Verb::Get => MethodFilter::GET,
-        Verb::Put => MethodFilter::PUT,
-        Verb::Post => MethodFilter::POST,
-        Verb::Patch => MethodFilter::PATCH,
-        Verb::Delete => MethodFilter::DELETE,
+        Method::Get => MethodFilter::GET,
+        Method::Put => MethodFilter::PUT,
+        Method::Post => MethodFilter::POST,
+        Method::Patch => MethodFilter::PATCH,
+        Method::Delete => MethodFilter::DELETE,
     };
     match route.name {
         "putMessage" => on(method, put::under_id),

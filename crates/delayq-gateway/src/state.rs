@@ -15,9 +15,9 @@ use tokio::sync::Semaphore;
 
 /// The state that all requests share. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct App(Arc<Parts>);
+pub(crate) struct App(Arc<AppParts>);
 
-pub(crate) struct Parts {
+pub(crate) struct AppParts {
     pub(crate) producer: Producer,
     pub(crate) admin: Admin,
     pub(crate) holder: Holder,
@@ -38,7 +38,7 @@ pub(crate) struct Parts {
 // === impl App ===
 
 impl App {
-    pub(crate) fn new(parts: Parts) -> Self {
+    pub(crate) fn new(parts: AppParts) -> Self {
         Self(Arc::new(parts))
     }
 
@@ -53,9 +53,9 @@ impl App {
 }
 
 impl Deref for App {
-    type Target = Parts;
+    type Target = AppParts;
 
-    fn deref(&self) -> &Parts {
+    fn deref(&self) -> &AppParts {
         &self.0
     }
 }

@@ -14,7 +14,7 @@ pub(crate) const MESSAGE_HEADER: &str = "delayq-header-";
 pub(crate) struct Route {
     /// Its name, in metrics and in the document.
     pub(crate) name: &'static str,
-    pub(crate) method: Verb,
+    pub(crate) method: Method,
     pub(crate) path: &'static str,
     pub(crate) summary: &'static str,
     pub(crate) query: &'static [&'static str],
@@ -23,7 +23,7 @@ pub(crate) struct Route {
     /// True if any header that begins with `delayq-header-` is accepted.
     pub(crate) takes_message_headers: bool,
     pub(crate) takes: Takes,
-    pub(crate) answers: Answers,
+    pub(crate) answers: RouteAnswers,
     /// Statuses of refusals, in addition to those of every route.
     pub(crate) refuses: &'static [u16],
     pub(crate) is_public: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Route {
 
 /// The method of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verb {
+pub(crate) enum Method {
     Get,
     Put,
     Post,
@@ -60,7 +60,7 @@ pub(crate) enum Takes {
 
 /// The answer of a route that did what was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answers {
+pub(crate) enum RouteAnswers {
     /// 204
     Nothing,
     /// JSON of this schema, with these statuses.
@@ -78,7 +78,7 @@ pub(crate) enum Answers {
 impl Route {
     /// A route without parameters, bodies and refusals of its own.
     pub(crate) const fn new(
-        method: Verb,
+        method: Method,
         path: &'static str,
         name: &'static str,
         summary: &'static str,
@@ -92,7 +92,7 @@ impl Route {
             asks: &[],
             takes_message_headers: false,
             takes: Takes::Nothing,
-            answers: Answers::Nothing,
+            answers: RouteAnswers::Nothing,
             refuses: &[],
             is_public: false,
             only_reads: false,
@@ -109,7 +109,7 @@ impl Route {
 
     /// True if the route needs a token that may change something.
     pub(crate) fn changes(&self) -> bool {
-        self.method != Verb::Get && !self.only_reads
+        self.method != Method::Get && !self.only_reads
     }
 
     /// The headers that the route reads, for people.

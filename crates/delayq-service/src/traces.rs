@@ -26,10 +26,10 @@ const QUEUE: usize = 8192;
 
 /// The destination of spans; clones share it. By default spans are discarded.
 #[derive(Clone, Debug, Default)]
-pub struct Traces(Option<Queue>);
+pub struct Traces(Option<SpanQueue>);
 
 #[derive(Clone, Debug)]
-struct Queue {
+struct SpanQueue {
     spans: mpsc::Sender<Span>,
     counts: Counts,
     /// Notifies the exporter when the last clone is dropped.
@@ -61,7 +61,7 @@ pub fn open(
     let own = [("service.name", name), ("service.version", version), ("service.instance.id", instance)];
     let ended = CancellationToken::new();
     let exporter = Exporter::new(config, own, (queued, ended.clone()), counts.clone())?;
-    Ok((Traces(Some(Queue { spans, counts, _end: Arc::new(ended.drop_guard()) })), Some(exporter)))
+    Ok((Traces(Some(SpanQueue { spans, counts, _end: Arc::new(ended.drop_guard()) })), Some(exporter)))
 }
 
 // === impl Traces ===
@@ -75,7 +75,7 @@ impl Traces {
 
     /// Queues a span; a full queue drops the span. Never waits.
     pub fn record(&self, span: Span) {
-        if let Some(Queue { spans, counts, .. }) = &self.0
+        if let Some(SpanQueue { spans, counts, .. }) = &self.0
             && spans.try_send(span).is_err()
         {
             counts.add(DROPPED, 1);
@@ -131,7 +131,7 @@ mod tests {
         let metrics = Metrics::new();
         let (spans, mut queued) = mpsc::channel(1);
         let _end = Arc::new(CancellationToken::new().drop_guard());
-        let traces = Traces(Some(Queue { spans, counts: Counts::new(&metrics), _end }));
+        let traces = Traces(Some(SpanQueue { spans, counts: Counts::new(&metrics), _end }));
         traces.record(span());
         traces.record(span());
         assert!(queued.try_recv().is_ok() && queued.try_recv().is_err());

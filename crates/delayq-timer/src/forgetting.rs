@@ -30,7 +30,7 @@ pub(crate) struct Forgetting {
 
 /// A page to ask of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Page {
+pub(crate) struct ForgettingPage {
     pub(crate) shard: ShardId,
     pub(crate) from: u64,
     pub(crate) quiet: Duration,
@@ -50,7 +50,7 @@ impl Forgetting {
     }
 
     /// Takes the page to ask for now, if the time has come. Answer by `answered`.
-    pub(crate) fn take(&mut self, schedule: &Schedule, now: Instant) -> Option<Page> {
+    pub(crate) fn take(&mut self, schedule: &Schedule, now: Instant) -> Option<ForgettingPage> {
         if self.after.is_zero() {
             return None;
         }
@@ -58,7 +58,7 @@ impl Forgetting {
         if std::mem::replace(&mut self.asking, true) {
             return None;
         }
-        Some(Page { shard, from: self.pages.get(&shard).copied().unwrap_or(0), quiet: self.after })
+        Some(ForgettingPage { shard, from: self.pages.get(&shard).copied().unwrap_or(0), quiet: self.after })
     }
 
     /// Handles a shard's answer: the position of the next page, 0 for the first; `None` if the shard did not answer.

@@ -29,7 +29,7 @@ const MOST_TOPICS: NonZeroUsize = NonZeroUsize::new(10_000).expect("10,000 is no
 /// The known durability of topics, and the connections for calls that wait.
 pub(crate) struct Durable {
     known: Mutex<LruCache<Vec<u8>, (Waits, Instant)>>,
-    lanes: Mutex<BTreeMap<Waits, Arc<Lane>>>,
+    lanes: Mutex<BTreeMap<Waits, Arc<WaitLinks>>>,
     observer: OnceLock<Observer>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) type Observer = Box<dyn Fn(Confirmation) + Send + Sync>;
 
 /// The connections for calls with the same wait. No connection is shared with other calls, which are therefore not held
 /// up by replicas or a disk that do not confirm.
-struct Lane {
+struct WaitLinks {
     waits: Waits,
     turns: Semaphore,
     idle: Mutex<Vec<ScriptLink>>,
@@ -118,11 +118,11 @@ impl Durable {
         let _ = self.observer.set(observer);
     }
 
-    fn lane(&self, waits: &Waits) -> Arc<Lane> {
+    fn lane(&self, waits: &Waits) -> Arc<WaitLinks> {
         let mut lanes = lock(&self.lanes);
         let lane = lanes.entry(waits.clone()).or_insert_with(|| {
             let turns = Semaphore::new(MOST_WAITING);
-            Arc::new(Lane { waits: waits.clone(), turns, idle: Mutex::default() })
+            Arc::new(WaitLinks { waits: waits.clone(), turns, idle: Mutex::default() })
         });
         Arc::clone(lane)
     }

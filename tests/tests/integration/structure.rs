@@ -28,7 +28,7 @@ fn crates() -> BTreeMap<String, Modules> {
     modules.collect()
 }
 
-fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
+pub(crate) fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {

@@ -1,7 +1,7 @@
 //! `delayq put`: a single message from arguments, or many from NDJSON.
 
 use crate::backup_line::is_record;
-use crate::commands::put::many::{Line, LineFault, Lines, Many};
+use crate::commands::put::many::{InputLine, LineFault, Lines, Many};
 use crate::deployment::Context;
 use crate::failure::{self, of_core, refused, usage};
 use crate::output::complain;
@@ -73,20 +73,20 @@ pub struct Put {
 }
 
 /// The lines of `--from`. Lines of a backup that are not messages are skipped.
-struct Messages {
+struct MessageLines {
     topic: Option<Topic>,
     past_ok: bool,
 }
 
-// === impl Messages ===
+// === impl MessageLines ===
 
-impl Lines for Messages {
-    async fn line(&mut self, line: &[u8]) -> Result<Line, LineFault> {
+impl Lines for MessageLines {
+    async fn line(&mut self, line: &[u8]) -> Result<InputLine, LineFault> {
         if is_record(line) {
-            return Ok(Line::Record);
+            return Ok(InputLine::Record);
         }
         let message = put_line::parse(line, self.topic.as_ref(), self.past_ok);
-        message.map(|message| Line::Put(Box::new(message))).map_err(LineFault::Refused)
+        message.map(|message| InputLine::Put(Box::new(message))).map_err(LineFault::Refused)
     }
 }
 
@@ -101,7 +101,7 @@ impl Put {
         if let Some(from) = self.from {
             let in_flight = self.in_flight.into();
             let many = Many { from, from_line: 1, strict: self.strict, in_flight };
-            let mut lines = Messages { topic: self.topic, past_ok: self.past_ok };
+            let mut lines = MessageLines { topic: self.topic, past_ok: self.past_ok };
             return many.run(context, &context.producer()?, &mut lines).await;
         }
         let topic = self.topic.clone();

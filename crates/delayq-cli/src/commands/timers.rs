@@ -20,11 +20,11 @@ mod state;
 pub struct Timers {
     /// What to do; without it, show them
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<Action>,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum Action {
     Drain(drain::Drain),
     Undrain(drain::Undrain),
 }
@@ -40,8 +40,8 @@ impl Timers {
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         match self.what {
             None => show(context).await,
-            Some(What::Drain(drain)) => drain.run(context).await,
-            Some(What::Undrain(undrain)) => undrain.run(context).await,
+            Some(Action::Drain(drain)) => drain.run(context).await,
+            Some(Action::Undrain(undrain)) => undrain.run(context).await,
         }
     }
 }

@@ -24,14 +24,14 @@ const JANITOR: &str = r#"read -r word; [ "$word" = done ] || kill -s TERM "$1""#
 /// A running server.
 #[derive(Debug)]
 pub(super) struct Child {
-    pub(super) record: Record,
+    pub(super) record: ChildRecord,
     ended: watch::Receiver<Option<ExitStatus>>,
     janitor: std::process::Child,
 }
 
 /// Identifies a child: process ids are used again, start times are not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Record {
+pub(super) struct ChildRecord {
     /// The program.
     pub(super) name: String,
     /// The process id.
@@ -64,7 +64,7 @@ impl Child {
             sender.send_replace(status);
         });
         let started_ticks = started_ticks(pid).unwrap_or(0);
-        Ok(Self { record: Record { name: name.to_owned(), pid, started_ticks }, ended, janitor })
+        Ok(Self { record: ChildRecord { name: name.to_owned(), pid, started_ticks }, ended, janitor })
     }
 
     /// The exit status, if the child has ended.
@@ -104,9 +104,9 @@ fn janitor(pid: i32) -> Result<std::process::Child, Fault> {
         .map_err(|error| Fault::new(&codes::SYSTEM, "cannot start sh").because(error))
 }
 
-// === impl Record ===
+// === impl ChildRecord ===
 
-impl Record {
+impl ChildRecord {
     /// Returns whether this very process still runs.
     pub(super) fn is_alive(&self) -> bool {
         self.started_ticks > 0 && started_ticks(self.pid) == Some(self.started_ticks)
@@ -183,7 +183,7 @@ mod tests {
     #[tokio::test]
     async fn a_stray_is_ended_by_its_record_and_a_stranger_with_its_id_is_not() {
         let child = sleeper();
-        let stranger = Record { started_ticks: child.record.started_ticks + 1, ..child.record.clone() };
+        let stranger = ChildRecord { started_ticks: child.record.started_ticks + 1, ..child.record.clone() };
         stranger.end_stray().await;
         assert!(child.record.is_alive());
         child.record.end_stray().await;

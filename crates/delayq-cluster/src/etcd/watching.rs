@@ -1,7 +1,7 @@
 //! Watching keys from a revision on, several ranges on one stream.
 
 use super::keyspace::Entry;
-use super::link::{EtcdError, Link};
+use super::link::{EtcdError, EtcdLink};
 use etcd_client::{EventType, WatchOptions, WatchResponse, WatchStream};
 use tokio::time::timeout;
 
@@ -35,9 +35,9 @@ impl WatchRange {
     }
 }
 
-// === impl Link ===
+// === impl EtcdLink ===
 
-impl Link {
+impl EtcdLink {
     /// Watches from the revision after `read_at`; returns once etcd has confirmed every range.
     pub(crate) async fn watch(&self, ranges: &[WatchRange], read_at: i64) -> Result<Watch, EtcdError> {
         let turn = self.turn();

@@ -13,7 +13,7 @@ mod content;
 mod event;
 mod time;
 
-use crate::intake::record::Record;
+use crate::intake::record::BrokerRecord;
 use asked::Carried;
 use content::Content;
 use delayq::spool::SpoolRecord;
@@ -24,12 +24,16 @@ use delayq_service::headers::{EVENT_PREFIXES, own, rest_of};
 ///
 /// # Errors
 /// The record is unreadable.
-pub(crate) fn read(record: &Record, topic: Option<&Topic>, now: UnixMillis) -> Result<SpoolRecord, String> {
+pub(crate) fn read(
+    record: &BrokerRecord,
+    topic: Option<&Topic>,
+    now: UnixMillis,
+) -> Result<SpoolRecord, String> {
     let Content { asked, carried } = content(record)?;
     asked.write(record, topic, now, carried)
 }
 
-fn content(record: &Record) -> Result<Content, String> {
+fn content(record: &BrokerRecord) -> Result<Content, String> {
     if let Some(damage) = record.damage {
         return Err(damage.to_owned());
     }

@@ -25,9 +25,10 @@ mod sql;
 mod turn;
 
 use super::config::OutboxConfig;
-use super::store::{Books, Store, StoreError, Taken, Verdict};
+use super::store::{Books, Store, StoreError, TurnTaken};
+use crate::outcome::Outcome;
 use async_trait::async_trait;
-use connection::{Connection, Link, column};
+use connection::{Connection, MySqlLink, column};
 use std::time::Duration;
 
 pub(super) use connection::settings;
@@ -42,7 +43,7 @@ pub(super) struct MySql {
     /// The present connection was made to a database with a fitting outbox.
     is_fit: bool,
     /// The present turn of this process.
-    turn: Option<Turn>,
+    turn: Option<TurnRows>,
     /// The turn is being taken.
     is_taking: bool,
     /// The last number of the rows aside that were tried again; 0: begin with the first.
@@ -55,7 +56,7 @@ pub(super) struct MySql {
 
 /// The rows of a turn.
 #[derive(Debug)]
-enum Turn {
+enum TurnRows {
     /// Rows, by seq; `whole`: payloads and headers were read.
     Rows { seqs: Vec<u64>, whole: bool },
     /// Rows aside, by number.
@@ -79,7 +80,7 @@ impl MySql {
     }
 
     /// The connection to a readable outbox; connects if needed.
-    async fn connect(&mut self) -> Result<&mut Link, StoreError> {
+    async fn connect(&mut self) -> Result<&mut MySqlLink, StoreError> {
         if !self.connection.is_open() || !self.is_fit {
             (self.is_fit, self.turn) = (false, None);
             let found = self.connection.open().await?.first(sql::FIT).await?;
@@ -121,15 +122,15 @@ impl MySql {
 
 #[async_trait]
 impl Store for MySql {
-    async fn take(&mut self, resting: bool) -> Result<Taken, StoreError> {
+    async fn take(&mut self, resting: bool) -> Result<TurnTaken, StoreError> {
         self.is_taking = true;
         let taken = self.take_turn(resting).await;
         self.is_taking = false;
         self.ended(taken)
     }
 
-    async fn settle(&mut self, verdicts: Vec<Verdict>) -> Result<(), StoreError> {
-        let settled = self.end_turn(verdicts).await;
+    async fn settle(&mut self, outcomes: Vec<Outcome>) -> Result<(), StoreError> {
+        let settled = self.end_turn(outcomes).await;
         self.ended(settled)
     }
 

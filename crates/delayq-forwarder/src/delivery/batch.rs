@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Messages of one lane that were reserved together.
-pub(crate) struct Batch {
+pub(crate) struct LaneBatch {
     pub(crate) lane_number: usize,
     pub(crate) lane: Arc<Lane>,
     pub(crate) messages: Vec<Reservation>,

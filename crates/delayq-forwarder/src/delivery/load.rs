@@ -1,6 +1,6 @@
 //! The load of a delivery: which messages of a batch are sent, and what is decided of the others without a delivery.
 
-use super::batch::Batch;
+use super::batch::LaneBatch;
 use crate::circuit::Pass;
 use crate::encode::encode;
 use crate::routes::Route;
@@ -48,7 +48,7 @@ pub(super) struct Load {
 
 impl Load {
     /// Encodes the messages of a batch. The second value has an item for each parcel.
-    pub(super) fn new(batch: &Batch, messages: Vec<Reservation>, traces: &Traces) -> (Self, Vec<Item>) {
+    pub(super) fn new(batch: &LaneBatch, messages: Vec<Reservation>, traces: &Traces) -> (Self, Vec<Item>) {
         let mut load = Self { parcels: Vec::with_capacity(messages.len()), ..Self::default() };
         let now = Instant::now();
         let items =
@@ -58,7 +58,7 @@ impl Load {
 
     fn add(
         &mut self,
-        batch: &Batch,
+        batch: &LaneBatch,
         mut message: Reservation,
         traces: &Traces,
         now: Instant,
@@ -88,9 +88,9 @@ impl Load {
     }
 }
 
-// === impl Batch ===
+// === impl LaneBatch ===
 
-impl Batch {
+impl LaneBatch {
     /// Records the spans of a message that its route cannot encode, as a delivery that failed at once.
     fn unencoded(
         &self,

@@ -1,7 +1,7 @@
 //! The parts of a forwarder that is built and not running.
 
 use crate::config::Settings;
-use crate::destinations::Target;
+use crate::destinations::SinkTarget;
 use crate::lane::NamedSink;
 use crate::routes::Routes;
 use crate::stats::Stats;
@@ -17,7 +17,7 @@ pub(super) struct Built {
     pub(super) settings: Settings,
     pub(super) sinks: BTreeMap<String, Arc<NamedSink>>,
     pub(super) routes: Routes,
-    pub(super) checked: BTreeSet<Target>,
+    pub(super) checked: BTreeSet<SinkTarget>,
     pub(super) stats: Stats,
     pub(super) traces: Traces,
     pub(super) condition: Condition,

@@ -21,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const REST: Duration = Duration::from_millis(200);
 
 /// Reserves for all that wait.
-pub(crate) struct Running {
+pub(crate) struct ReserveTask {
     pub(crate) holder: Holder,
     pub(crate) receipts: Receipts,
     pub(crate) arriving: mpsc::UnboundedReceiver<Waiter>,
@@ -29,12 +29,12 @@ pub(crate) struct Running {
 }
 
 /// The state of the task.
-struct Watch {
+struct Dispatching {
     growth: Growth,
     listener: Listener,
     places: Places,
     desks: HashMap<WantedKind, Desk>,
-    rounds: FuturesUnordered<Pin<Box<dyn Future<Output = Round> + Send>>>,
+    rounds: FuturesUnordered<Pin<Box<dyn Future<Output = ReserveRound> + Send>>>,
     /// The shards that are listened to.
     shards: Vec<ShardId>,
     /// Shards to ask again later, of a desk.
@@ -42,18 +42,18 @@ struct Watch {
 }
 
 /// A reserve from shards of a node for a desk.
-struct Round {
+struct ReserveRound {
     kind: WantedKind,
     asked: Vec<(ShardId, usize)>,
     reports: Vec<Result<ReserveReport, Error>>,
 }
 
-// === impl Running ===
+// === impl ReserveTask ===
 
-impl Running {
+impl ReserveTask {
     /// Reserves until shutdown; then every request is answered, and what still arrives is given back.
     pub(crate) async fn run(mut self, shutdown: Shutdown) {
-        let mut watch = Watch::new(&self.holder);
+        let mut watch = Dispatching::new(&self.holder);
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -86,9 +86,9 @@ async fn until(at: Option<Instant>) {
     }
 }
 
-// === impl Watch ===
+// === impl Dispatching ===
 
-impl Watch {
+impl Dispatching {
     fn new(holder: &Holder) -> Self {
         let growth = holder.client().growth();
         let shards: Vec<ShardId> = growth.shards().shards().collect();
@@ -153,15 +153,15 @@ impl Watch {
                 let (holder, kind) = (holder.clone(), kind.clone());
                 self.rounds.push(Box::pin(async move {
                     let reports = holder.reserve(&requests).await;
-                    Round { kind, asked, reports }
+                    ReserveRound { kind, asked, reports }
                 }));
             }
             desk.settle(back);
         }
     }
 
-    fn end(&mut self, round: Round, back: &mpsc::UnboundedSender<Lost>) {
-        let Round { kind, asked, reports } = round;
+    fn end(&mut self, round: ReserveRound, back: &mpsc::UnboundedSender<Lost>) {
+        let ReserveRound { kind, asked, reports } = round;
         let shards = self.shards.len();
         let desk = self.desks.get_mut(&kind).expect("a desk with a reserve on its way is kept");
         let (now, mut messages) = (Instant::now(), Vec::new());

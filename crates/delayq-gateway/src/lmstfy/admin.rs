@@ -7,9 +7,9 @@ mod route;
 mod tokens;
 
 use super::parameters::Parameters;
-use super::reply::{self, Answer};
+use super::reply::{self, JobReply};
 use super::state::Lmstfy;
-use ask::Ask;
+use ask::AdminRequest;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderValue, header};
@@ -27,11 +27,11 @@ pub(super) async fn answer(lmstfy: &Lmstfy, request: Request) -> Response {
         return stranger();
     }
     let query = Parameters::of(parts.uri.query().unwrap_or_default());
-    let ask = Ask { lmstfy: lmstfy.clone(), query, headers: parts.headers };
+    let ask = AdminRequest { lmstfy: lmstfy.clone(), query, headers: parts.headers };
     done(&ask, body, act).await.unwrap_or_else(|refusal| *refusal)
 }
 
-async fn done(ask: &Ask, body: Body, act: Act) -> Answer {
+async fn done(ask: &AdminRequest, body: Body, act: Act) -> JobReply {
     match act {
         Act::Info => looks::info(ask).await,
         Act::Version => Ok(looks::version()),

@@ -1,10 +1,10 @@
 //! The API: the checks of each call in lmstfy's order, and its answer.
 
-use super::ask::{Ask, refused};
-use super::call::{Action, Call};
-use super::keys::{Key, Known};
+use super::ask::{CheckedCall, refused};
+use super::call::{QueueAction, QueueCall};
+use super::keys::{KnownToken, TokenKey};
 use super::parameters::Parameters;
-use super::reply::{Answer, Refusal, error, internal, refusal};
+use super::reply::{JobReply, Refusal, error, internal, refusal};
 use super::state::Lmstfy;
 use super::{consume, dead, end, look, names, publish};
 use crate::server::{Outgoing, Peer};
@@ -20,7 +20,7 @@ const TOKEN: &str = "x-token";
 
 /// Answers a request.
 pub(super) async fn answer(lmstfy: &Lmstfy, request: Request) -> Response {
-    let Some(call) = Call::of(request.method(), request.uri().path()) else {
+    let Some(call) = QueueCall::of(request.method(), request.uri().path()) else {
         return lmstfy.answered("none", *error(404, "api not found"));
     };
     let name = call.action.name();
@@ -32,44 +32,48 @@ pub(super) async fn answer(lmstfy: &Lmstfy, request: Request) -> Response {
     lmstfy.answered(name, response.unwrap_or_else(|refusal| *refusal))
 }
 
-async fn checked(lmstfy: &Lmstfy, call: Call, mut parts: Parts) -> Result<(Ask, Option<Throttle>), Refusal> {
+async fn checked(
+    lmstfy: &Lmstfy,
+    call: QueueCall,
+    mut parts: Parts,
+) -> Result<(CheckedCall, Option<Throttle>), Refusal> {
     let topics = match call.action {
-        Action::Consume => names::topics(&call.namespace, &call.queue)?,
+        QueueAction::Consume => names::topics(&call.namespace, &call.queue)?,
         _ => vec![names::topic(&call.namespace, &call.queue)?],
     };
     let query = Parameters::of(parts.uri.query().unwrap_or_default());
     let (pool, token) = pool_and_token(&parts.headers, &query);
     let app = lmstfy.pools.get(&pool).cloned().ok_or_else(|| error(404, "pool not found"))?;
-    let key = Key::of(&pool, &call.namespace, &token);
+    let key = TokenKey::of(&pool, &call.namespace, &token);
     let known = authorised(lmstfy, &call.action, &token, &key).await?;
     let throttle = known.and_then(|known| Throttle::of(&call.action, known, key, token));
     let connection = parts.extensions.remove::<Outgoing>().zip(parts.extensions.remove::<Peer>());
     let (lmstfy, headers) = (lmstfy.clone(), parts.headers);
-    Ok((Ask { lmstfy, app, pool, call, topics, query, headers, connection }, throttle))
+    Ok((CheckedCall { lmstfy, app, pool, call, topics, query, headers, connection }, throttle))
 }
 
-async fn done(ask: Ask, body: Body, throttle: Option<Throttle>) -> Answer {
+async fn done(ask: CheckedCall, body: Body, throttle: Option<Throttle>) -> JobReply {
     match throttle {
         Some(throttle) => throttle.answer(ask, body).await,
         None => act(ask, body).await,
     }
 }
 
-async fn act(ask: Ask, body: Body) -> Answer {
+async fn act(ask: CheckedCall, body: Body) -> JobReply {
     match ask.call.action.clone() {
-        Action::Publish => publish::one(&ask, body).await,
-        Action::PublishMany => publish::many(&ask, body).await,
-        Action::Republish(id) => publish::again(&ask, body, &id).await,
-        Action::Consume => consume::consume(ask).await,
-        Action::PeekQueue => look::first(&ask).await,
-        Action::PeekJob(id) => look::job(&ask, &id).await,
-        Action::Size => look::size(&ask).await,
-        Action::Delete(id) => end::delete(&ask, &id).await,
-        Action::Destroy => end::destroy(&ask).await,
-        Action::PeekDead => dead::first(&ask).await,
-        Action::DeadSize => dead::size(&ask).await,
-        Action::Respawn => dead::respawn(&ask).await,
-        Action::DeleteDead => dead::delete(&ask).await,
+        QueueAction::Publish => publish::one(&ask, body).await,
+        QueueAction::PublishMany => publish::many(&ask, body).await,
+        QueueAction::Republish(id) => publish::again(&ask, body, &id).await,
+        QueueAction::Consume => consume::consume(ask).await,
+        QueueAction::PeekQueue => look::first(&ask).await,
+        QueueAction::PeekJob(id) => look::job(&ask, &id).await,
+        QueueAction::Size => look::size(&ask).await,
+        QueueAction::Delete(id) => end::delete(&ask, &id).await,
+        QueueAction::Destroy => end::destroy(&ask).await,
+        QueueAction::PeekDead => dead::first(&ask).await,
+        QueueAction::DeadSize => dead::size(&ask).await,
+        QueueAction::Respawn => dead::respawn(&ask).await,
+        QueueAction::DeleteDead => dead::delete(&ask).await,
     }
 }
 
@@ -84,10 +88,10 @@ fn pool_and_token(headers: &HeaderMap, query: &Parameters) -> (String, String) {
 /// The record of the token; `None` if nothing is checked.
 async fn authorised(
     lmstfy: &Lmstfy,
-    action: &Action,
+    action: &QueueAction,
     token: &str,
-    key: &Key,
-) -> Result<Option<Known>, Refusal> {
+    key: &TokenKey,
+) -> Result<Option<KnownToken>, Refusal> {
     let is_free = !lmstfy.checks_tokens || action.is_public();
     if !is_free && token.is_empty() {
         return Err(error(401, "token not found"));
@@ -105,7 +109,7 @@ async fn authorised(
 
 /// The limit of a call.
 struct Throttle {
-    key: Key,
+    key: TokenKey,
     token: String,
     side: &'static str,
     most: i64,
@@ -116,22 +120,22 @@ struct Throttle {
 
 impl Throttle {
     /// `None`: no limit concerns the call.
-    fn of(action: &Action, known: Known, key: Key, token: String) -> Option<Self> {
+    fn of(action: &QueueAction, known: KnownToken, key: TokenKey, token: String) -> Option<Self> {
         let (side, limit) = (Self::side(action)?, known.limit?);
         let most = if side == "r" { limit.read } else { limit.write };
         (most > 0).then_some(Self { key, token, side, most, interval: limit.interval })
     }
 
-    fn side(action: &Action) -> Option<&'static str> {
+    fn side(action: &QueueAction) -> Option<&'static str> {
         match action {
-            Action::Consume => Some("r"),
-            Action::Publish | Action::PublishMany => Some("w"),
+            QueueAction::Consume => Some("r"),
+            QueueAction::Publish | QueueAction::PublishMany => Some("w"),
             _ => None,
         }
     }
 
     /// The answer of a call within the limit. A call without effect does not count.
-    async fn answer(self, ask: Ask, body: Body) -> Answer {
+    async fn answer(self, ask: CheckedCall, body: Body) -> JobReply {
         let Self { key, token, side, most, interval } = self;
         let (word, success) = if side == "r" { ("consume", 200) } else { ("produce", 201) };
         let lmstfy = ask.lmstfy.clone();

@@ -1,6 +1,6 @@
 //! A call that passed the checks.
 
-use super::call::Call;
+use super::call::QueueCall;
 use super::job;
 use super::parameters::Parameters;
 use super::reply::{Refusal, internal};
@@ -17,12 +17,12 @@ use std::time::Duration;
 const UNREAD: Duration = Duration::from_secs(30);
 
 /// A call that passed the checks.
-pub(super) struct Ask {
+pub(super) struct CheckedCall {
     pub(super) lmstfy: Lmstfy,
     /// The engine of the pool.
     pub(super) app: App,
     pub(super) pool: String,
-    pub(super) call: Call,
+    pub(super) call: QueueCall,
     /// The topics: one, unless several queues are consumed.
     pub(super) topics: Vec<Topic>,
     pub(super) query: Parameters,
@@ -30,9 +30,9 @@ pub(super) struct Ask {
     pub(super) connection: Option<(Outgoing, Peer)>,
 }
 
-// === impl Ask ===
+// === impl CheckedCall ===
 
-impl Ask {
+impl CheckedCall {
     pub(super) fn topic(&self) -> &Topic {
         &self.topics[0]
     }

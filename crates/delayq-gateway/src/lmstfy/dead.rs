@@ -1,9 +1,9 @@
 //! Dead letters: the oldest first.
 
-use super::ask::Ask;
+use super::ask::CheckedCall;
 use super::job::shown;
 use super::look::sized;
-use super::reply::{Answer, Refusal, internal, nothing, said};
+use super::reply::{JobReply, Refusal, internal, nothing, said};
 use delayq::Target;
 use delayq::admin::{ListState, Listing, ReplayTerms, TimeRange};
 use delayq::protocol::{FinishOutcome, FinishWhich};
@@ -15,7 +15,7 @@ const TTL: i64 = 86_400;
 /// Dead letters of a step.
 const A_STEP: u64 = 500;
 
-pub(super) async fn first(ask: &Ask) -> Answer {
+pub(super) async fn first(ask: &CheckedCall) -> JobReply {
     let head = oldest(ask, 1).await?.first().map(|target| shown(&target.id)).unwrap_or_default();
     let size = ask.app.admin.count(ask.topic()).await.map_err(internal)?.dead;
     let (namespace, queue) = (&ask.call.namespace, &ask.call.queue);
@@ -24,12 +24,12 @@ pub(super) async fn first(ask: &Ask) -> Answer {
     Ok(said(200, &value))
 }
 
-pub(super) async fn size(ask: &Ask) -> Answer {
+pub(super) async fn size(ask: &CheckedCall) -> JobReply {
     let numbers = ask.app.admin.count(ask.topic()).await.map_err(internal)?;
     Ok(sized(ask, numbers.dead))
 }
 
-pub(super) async fn respawn(ask: &Ask) -> Answer {
+pub(super) async fn respawn(ask: &CheckedCall) -> JobReply {
     let limit = ask.query.signed("limit", 1, 1)?;
     let ttl = ask.query.signed("ttl", TTL, 0)?;
     // The longest that Redis counts.
@@ -48,7 +48,7 @@ pub(super) async fn respawn(ask: &Ask) -> Answer {
     Ok(said(200, &json!({ "count": respawned, "msg": "respawned" })))
 }
 
-pub(super) async fn delete(ask: &Ask) -> Answer {
+pub(super) async fn delete(ask: &CheckedCall) -> JobReply {
     let limit = ask.query.signed("limit", 1, 1)?;
     let mut left = limit;
     while left > 0 {
@@ -67,7 +67,7 @@ pub(super) async fn delete(ask: &Ask) -> Answer {
 }
 
 /// The oldest dead letters.
-async fn oldest(ask: &Ask, max: u64) -> Result<Vec<Target>, Refusal> {
+async fn oldest(ask: &CheckedCall, max: u64) -> Result<Vec<Target>, Refusal> {
     let (topic, state, range) = (ask.topic(), ListState::Dead { newest_first: false }, TimeRange::ALL);
     let max = usize::try_from(max.min(A_STEP)).unwrap_or_default();
     let page =

@@ -9,6 +9,9 @@ use serde_json::Value;
 /// The answer of a route.
 pub(super) type Answer = Result<Response, Problem>;
 
+/// The answer for one of many items.
+pub(super) type ItemAnswer = Result<Value, Problem>;
+
 /// An answer in JSON.
 pub(super) fn json(status: StatusCode, value: &Value) -> Response {
     typed(status, "application/json", value.to_string())

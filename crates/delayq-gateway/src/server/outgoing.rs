@@ -7,20 +7,20 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Something that an answer carries. Dropping a parcel that was not sent gives the contents back.
-pub(crate) trait Parcel: Send {
+pub(crate) trait Enclosure: Send {
     /// The socket has taken all of the answer.
     fn sent(self: Box<Self>);
 }
 
 /// The parcels of a connection whose bytes the socket may not have taken yet; clones share the list.
 #[derive(Clone, Default)]
-pub(crate) struct Outgoing(Arc<Mutex<Vec<Box<dyn Parcel>>>>);
+pub(crate) struct Outgoing(Arc<Mutex<Vec<Box<dyn Enclosure>>>>);
 
 // === impl Outgoing ===
 
 impl Outgoing {
     /// The answer with this parcel was handed to hyper.
-    pub(crate) fn push(&self, parcel: Box<dyn Parcel>) {
+    pub(crate) fn push(&self, parcel: Box<dyn Enclosure>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(parcel);
     }
 

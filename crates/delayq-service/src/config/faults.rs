@@ -14,11 +14,11 @@ use std::ops::RangeInclusive;
 #[derive(Debug, Default)]
 pub struct Faults {
     prefix: String,
-    found: Vec<Found>,
+    found: Vec<FoundFault>,
 }
 
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundFault {
     /// Full paths; the first is displayed.
     pub(super) keys: Vec<String>,
     pub(super) message: String,
@@ -58,7 +58,7 @@ impl Faults {
     pub fn contradiction(&mut self, keys: &[&str], message: impl Into<String>) {
         assert!(!keys.is_empty(), "a fault names at least one key");
         let keys = keys.iter().map(|key| self.full(key)).collect();
-        self.found.push(Found { keys, message: message.into() });
+        self.found.push(FoundFault { keys, message: message.into() });
     }
 
     /// Refuses a value outside an inclusive range.
@@ -87,10 +87,10 @@ impl Faults {
     /// All faults as `KEY: MESSAGE`, for a configuration that was not read from a file.
     #[must_use]
     pub fn into_sentences(self) -> Vec<String> {
-        self.found.into_iter().map(|Found { keys, message }| format!("{}: {message}", keys[0])).collect()
+        self.found.into_iter().map(|FoundFault { keys, message }| format!("{}: {message}", keys[0])).collect()
     }
 
-    pub(super) fn into_found(self) -> Vec<Found> {
+    pub(super) fn into_found(self) -> Vec<FoundFault> {
         self.found
     }
 

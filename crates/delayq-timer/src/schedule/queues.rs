@@ -19,16 +19,16 @@ pub(super) struct Queues {
 
 /// A shard's places in the queues: none while a call is in flight, or while the shard may not be pumped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct QueuePlaces {
     due: Option<(UnixMillis, u64)>,
     poll: Option<u64>,
     heavy: Option<u64>,
     rest: Option<Instant>,
 }
 
-// === impl Place ===
+// === impl QueuePlaces ===
 
-impl Place {
+impl QueuePlaces {
     pub(super) fn of(shard: &Shard) -> Self {
         if shard.out.is_some() || shard.held || shard.doubted {
             return Self::default();
@@ -48,7 +48,7 @@ impl Place {
 
 impl Queues {
     /// Moves a shard from its former places to new places.
-    pub(super) fn replace(&mut self, id: ShardId, before: &Place, now: &Place) {
+    pub(super) fn replace(&mut self, id: ShardId, before: &QueuePlaces, now: &QueuePlaces) {
         requeue(&mut self.due, id, before.due, now.due);
         requeue(&mut self.polls, id, before.poll, now.poll);
         requeue(&mut self.heavy, id, before.heavy, now.heavy);

@@ -10,11 +10,11 @@ pub(super) const ROUNDS: usize = 4;
 /// The round trips in flight, and the shards that wait for the end of a round trip.
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
-    nodes: BTreeMap<String, Node>,
+    nodes: BTreeMap<String, NodeState>,
 }
 
 #[derive(Debug, Default)]
-struct Node {
+struct NodeState {
     under_way: usize,
     /// True if the last round trip was not answered.
     is_silent: bool,

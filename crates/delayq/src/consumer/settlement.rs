@@ -19,7 +19,7 @@ pub(super) enum Settle {
 
 /// A settlement that Redis has not confirmed.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenSettlement {
     pub(super) settle: Settle,
     /// The waiting caller. The message is settled even if the caller is gone.
     pub(super) answer: Option<oneshot::Sender<Result<Settled, Error>>>,
@@ -47,9 +47,9 @@ impl Settle {
     }
 }
 
-// === impl Open ===
+// === impl OpenSettlement ===
 
-impl Open {
+impl OpenSettlement {
     /// Creates a settlement without a waiting caller.
     pub(super) fn unattended(settle: Settle) -> Self {
         Self { settle, answer: None, is_lost: false }
@@ -72,7 +72,7 @@ impl Open {
     }
 }
 
-impl Gathered for Open {
+impl Gathered for OpenSettlement {
     type Key = ShardId;
 
     fn key(&self) -> ShardId {

@@ -1,6 +1,6 @@
 //! Listening to several nodes: one ear at each node, for the shards at that node.
 
-use super::ear::{Change, Ear, Notification};
+use super::ear::{Ear, FollowedChange, Notification};
 use super::followed::Followed;
 use crate::calls::Calls;
 use crate::link::Link;
@@ -21,7 +21,7 @@ pub(super) struct Spread {
     calls: Calls,
     followed: Followed,
     shards: BTreeSet<ShardId>,
-    changes: mpsc::UnboundedReceiver<Change>,
+    changes: mpsc::UnboundedReceiver<FollowedChange>,
     notify: mpsc::UnboundedSender<Notification>,
     ears: BTreeMap<String, Placed>,
     places: Places,
@@ -30,7 +30,7 @@ pub(super) struct Spread {
 /// An ear with the followed shards.
 struct Placed {
     shards: BTreeSet<ShardId>,
-    changes: mpsc::UnboundedSender<Change>,
+    changes: mpsc::UnboundedSender<FollowedChange>,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -41,7 +41,7 @@ impl Spread {
         calls: Calls,
         followed: Followed,
         shards: Vec<ShardId>,
-        changes: mpsc::UnboundedReceiver<Change>,
+        changes: mpsc::UnboundedReceiver<FollowedChange>,
         notify: mpsc::UnboundedSender<Notification>,
     ) -> Self {
         let places = Places::of(&calls);
@@ -71,17 +71,17 @@ impl Spread {
     }
 
     /// Subscribes again to added shards that are followed already, so that a resync follows.
-    fn change(&mut self, change: Change) {
+    fn change(&mut self, change: FollowedChange) {
         match change {
-            Change::Add(shards) => {
+            FollowedChange::Add(shards) => {
                 for ear in self.ears.values() {
                     let here: Vec<ShardId> =
                         shards.iter().copied().filter(|shard| ear.shards.contains(shard)).collect();
-                    ear.tell(Change::Add, here);
+                    ear.tell(FollowedChange::Add, here);
                 }
                 self.shards.extend(shards);
             }
-            Change::Remove(shards) => self.shards.retain(|shard| !shards.contains(shard)),
+            FollowedChange::Remove(shards) => self.shards.retain(|shard| !shards.contains(shard)),
         }
     }
 
@@ -102,8 +102,8 @@ impl Spread {
         self.ears.retain(|node, ear| match wanted.remove(node) {
             None => false,
             Some((_, shards)) => {
-                ear.tell(Change::Remove, ear.shards.difference(&shards).copied().collect());
-                ear.tell(Change::Add, shards.difference(&ear.shards).copied().collect());
+                ear.tell(FollowedChange::Remove, ear.shards.difference(&shards).copied().collect());
+                ear.tell(FollowedChange::Add, shards.difference(&ear.shards).copied().collect());
                 ear.shards = shards;
                 true
             }
@@ -123,7 +123,7 @@ impl Spread {
 // === impl Placed ===
 
 impl Placed {
-    fn tell(&self, change: impl FnOnce(Vec<ShardId>) -> Change, shards: Vec<ShardId>) {
+    fn tell(&self, change: impl FnOnce(Vec<ShardId>) -> FollowedChange, shards: Vec<ShardId>) {
         if !shards.is_empty() {
             let _ = self.changes.send(change(shards));
         }

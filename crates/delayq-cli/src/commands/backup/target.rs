@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const PIECE_BYTES: usize = 1 << 18;
 
 /// The file, or standard output.
-pub(super) struct Target {
+pub(super) struct BackupTarget {
     path: PathBuf,
     out: Out,
 }
@@ -29,9 +29,9 @@ enum Out {
     Stdout(BufWriter<std::io::Stdout>),
 }
 
-// === impl Target ===
+// === impl BackupTarget ===
 
-impl Target {
+impl BackupTarget {
     /// Creates a file; `overwrite` replaces an existing file.
     pub(super) fn create(path: &Path, overwrite: bool) -> Result<Self, Fault> {
         if path.as_os_str() == "-" {

@@ -12,7 +12,7 @@ use delayq_spool::SpoolReader;
 use serde_json::{Value, json};
 
 /// A record, waiting or rejected.
-struct Found {
+struct FoundRecord {
     number: u64,
     spooled_at: UnixMillis,
     rejected: Option<(UnixMillis, String)>,
@@ -26,7 +26,7 @@ pub(super) fn show(
     only_payload: bool,
     output: Output,
 ) -> Result<(), Fault> {
-    let found = Found::of(reader, number)?;
+    let found = FoundRecord::of(reader, number)?;
     if only_payload {
         return match found.record.map_err(usage)?.message().map(|record| &record.action) {
             Some(SpoolAction::Put(message)) => payload(&message.payload),
@@ -50,9 +50,9 @@ pub(super) fn due_at(due: Due, tried_at: UnixMillis) -> UnixMillis {
     }
 }
 
-// === impl Found ===
+// === impl FoundRecord ===
 
-impl Found {
+impl FoundRecord {
     fn of(reader: &SpoolReader, number: u64) -> Result<Self, Fault> {
         let before = number.saturating_sub(1);
         let waiting = reader.waiting(before, 1).map_err(unusable)?.pop().filter(|found| found.seq == number);

@@ -7,7 +7,7 @@ use super::group::Group;
 use super::ticket::KafkaTicket;
 use super::topics;
 use crate::intake::broker::{Arrived, Broker, Buried, Dead, Lost};
-use crate::intake::record::Record;
+use crate::intake::record::BrokerRecord;
 use async_trait::async_trait;
 use delayq::UnixMillis;
 use delayq_service::config::PemFiles;
@@ -32,10 +32,10 @@ const MOST_BYTES: usize = 16 << 20;
 pub(crate) struct KafkaSource {
     config: KafkaIntakeConfig,
     dead: String,
-    open: Option<Open>,
+    open: Option<KafkaConnection>,
 }
 
-struct Open {
+struct KafkaConnection {
     consumer: Arc<StreamConsumer<Group>>,
     group: Group,
     /// None after a failure: the next burial reads the password again.
@@ -52,7 +52,7 @@ impl KafkaSource {
         Ok(source)
     }
 
-    fn connect(&self) -> Result<Open, String> {
+    fn connect(&self) -> Result<KafkaConnection, String> {
         let mut settings = self.config.access().settings("delayq-compensator")?;
         settings
             .set("group.id", &self.config.group)
@@ -70,17 +70,17 @@ impl KafkaSource {
         let consumer = StreamConsumer::from_config_and_context(&settings, group.clone());
         let consumer = Arc::new(consumer.map_err(|error| error.to_string())?);
         let burial = Some(Burial::new(&self.config, &self.dead)?);
-        Ok(Open { consumer, group, burial })
+        Ok(KafkaConnection { consumer, group, burial })
     }
 
-    fn opened(&self) -> Result<&Open, String> {
+    fn opened(&self) -> Result<&KafkaConnection, String> {
         self.open.as_ref().ok_or_else(|| "it is not connected".to_owned())
     }
 }
 
-// === impl Open ===
+// === impl KafkaConnection ===
 
-impl Open {
+impl KafkaConnection {
     async fn check(&self, topics: [String; 2], files: PemFiles<'_>) -> Result<(), String> {
         let consumer = Arc::clone(&self.consumer);
         let check = move || {
@@ -121,13 +121,13 @@ impl Open {
         let place = self.group.offsets().hand_out(message.partition(), message.offset())?;
         let (headers, damage) = headers(message);
         let at = message.timestamp().to_millis().and_then(|ms| u64::try_from(ms).ok());
-        let record = Record {
+        let record = BrokerRecord {
             headers,
             body: message.payload().unwrap_or_default().to_vec(),
             at: at.map(UnixMillis::new),
             has_no_value: message.payload().is_none(),
             damage,
-            ..Record::default()
+            ..BrokerRecord::default()
         };
         let key = message.key().map(<[u8]>::to_vec);
         Some(Arrived { record, ticket: KafkaTicket { topic: Arc::clone(topic), place, key } })

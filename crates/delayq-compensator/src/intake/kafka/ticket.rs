@@ -1,6 +1,6 @@
 //! The handle of a record that was handed out.
 
-use super::offsets::Place;
+use super::offsets::AssignedPlace;
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct KafkaTicket {
     pub(super) topic: Arc<str>,
-    pub(super) place: Place,
+    pub(super) place: AssignedPlace,
     /// The dead record gets the same key.
     pub(super) key: Option<Vec<u8>>,
 }

@@ -23,11 +23,11 @@ const OLDEST: [(&str, [u32; 3]); 2] = [("MariaDB", [10, 6, 0]), ("MySQL", [8, 0,
 /// A connection, made on demand.
 pub(super) struct Connection {
     config: OutboxConfig,
-    link: Option<Link>,
+    link: Option<MySqlLink>,
 }
 
 /// An open connection. Each statement is bounded: a database that hangs is an error.
-pub(super) struct Link {
+pub(super) struct MySqlLink {
     conn: Conn,
     limit: Duration,
 }
@@ -45,16 +45,16 @@ impl Connection {
     }
 
     /// The link; connects if needed.
-    pub(super) async fn open(&mut self) -> Result<&mut Link, StoreError> {
+    pub(super) async fn open(&mut self) -> Result<&mut MySqlLink, StoreError> {
         let link = match self.link.take() {
             Some(link) => link,
-            None => Link { conn: connect(&self.config).await?, limit: *self.config.deadline },
+            None => MySqlLink { conn: connect(&self.config).await?, limit: *self.config.deadline },
         };
         Ok(self.link.insert(link))
     }
 
     /// The present link.
-    pub(super) fn present(&mut self) -> Option<&mut Link> {
+    pub(super) fn present(&mut self) -> Option<&mut MySqlLink> {
         self.link.as_mut()
     }
 
@@ -64,9 +64,9 @@ impl Connection {
     }
 }
 
-// === impl Link ===
+// === impl MySqlLink ===
 
-impl Link {
+impl MySqlLink {
     /// The rows of a statement.
     pub(super) async fn rows(&mut self, statement: &str) -> Result<Vec<Row>, StoreError> {
         within(self.limit, async { self.conn.query(statement).await.map_err(failed) }).await

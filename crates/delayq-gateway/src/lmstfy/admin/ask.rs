@@ -11,15 +11,15 @@ use axum::http::HeaderMap;
 const MAX_BODY: usize = 64 * 1024;
 
 /// A request that passed the account's check.
-pub(super) struct Ask {
+pub(super) struct AdminRequest {
     pub(super) lmstfy: Lmstfy,
     pub(super) query: Parameters,
     pub(super) headers: HeaderMap,
 }
 
-// === impl Ask ===
+// === impl AdminRequest ===
 
-impl Ask {
+impl AdminRequest {
     /// The whole body.
     pub(super) async fn whole(&self, body: Body) -> Result<bytes::Bytes, Refusal> {
         let app = self.lmstfy.pools.values().next().expect("there is the default pool");
