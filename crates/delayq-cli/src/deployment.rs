@@ -44,7 +44,7 @@ pub struct Global {
     pub shards: Option<ShardCount>,
     /// How to print
     #[arg(long, short = 'o', global = true, help_heading = EVERYWHERE, value_name = "FORMAT")]
-    output: Option<Format>,
+    output: Option<OutputFormat>,
     /// Print JSON, errors included: as --output json
     #[arg(long, global = true, help_heading = EVERYWHERE, conflicts_with = "output")]
     json: bool,
@@ -52,7 +52,7 @@ pub struct Global {
 
 /// How a command prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum OutputFormat {
     /// Tables and sentences
     Text,
     /// JSON, errors included
@@ -114,7 +114,7 @@ pub struct Context {
 impl Global {
     /// Returns whether JSON is asked for.
     pub fn json(&self) -> bool {
-        self.json || self.output == Some(Format::Json)
+        self.json || self.output == Some(OutputFormat::Json)
     }
 
     /// The configuration file, if named.

@@ -18,7 +18,7 @@ const SEARCHED: usize = 500;
 
 /// Which page of a listing.
 #[derive(Clone, Debug, Args)]
-pub struct Page {
+pub struct ListingPage {
     /// At most this many
     #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     limit: u32,
@@ -51,9 +51,9 @@ pub const BYTES: Column = ("?>bytes", |envelope, _| envelope.payload.len().to_st
 /// The reason of a dead letter.
 pub const REASON: Column = ("reason", |envelope, _| envelope.reason.clone().unwrap_or_default());
 
-// === impl Page ===
+// === impl ListingPage ===
 
-impl Page {
+impl ListingPage {
     /// Reads and prints the page. As text, standard error names the beginning of the next page. Returns the number of
     /// messages.
     ///

@@ -30,7 +30,7 @@ pub async fn look(global: &Global, context: &Context) -> Vec<Check> {
             return vec![Check::bad("intake", Fault::from(faults).to_string(), "delayq config check")];
         }
     };
-    let looks = join_all(intakes.iter().map(|(name, config)| intake::look(name, config)));
-    let (outbox, intakes) = tokio::join!(outbox::look(&context.config.outbox), looks);
+    let looks = join_all(intakes.iter().map(|(name, config)| intake::look(name, config, PATIENCE)));
+    let (outbox, intakes) = tokio::join!(outbox::look(&context.config.outbox, PATIENCE), looks);
     outbox.into_iter().chain(intakes).collect()
 }

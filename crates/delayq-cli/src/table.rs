@@ -23,7 +23,7 @@ const LONGEST_WORD: usize = 40;
 /// A table under construction.
 pub struct Rows {
     columns: Vec<Column>,
-    rows: Vec<Row>,
+    rows: Vec<TableRow>,
     lively: bool,
     /// `None` does not limit the table.
     width: Option<u16>,
@@ -35,7 +35,7 @@ struct Column {
     is_optional: bool,
 }
 
-struct Row {
+struct TableRow {
     colour: Option<Color>,
     cells: Vec<String>,
 }
@@ -50,7 +50,7 @@ impl Rows {
 
     /// Adds a row.
     pub fn row<C: ToString>(&mut self, cells: impl IntoIterator<Item = C>) {
-        self.rows.push(Row::new(None, cells));
+        self.rows.push(TableRow::new(None, cells));
     }
 
     /// Adds a row that is coloured on a terminal; `true` is good, `false` is bad.
@@ -64,7 +64,7 @@ impl Rows {
             Judgement::Warning => Color::Yellow,
             Judgement::Bad => Color::Red,
         };
-        self.rows.push(Row::new(Some(colour).filter(|_| self.lively), cells));
+        self.rows.push(TableRow::new(Some(colour).filter(|_| self.lively), cells));
     }
 
     /// The table as text, without trailing blanks.
@@ -115,7 +115,7 @@ impl Rows {
 
     /// Shows each row as lines of a heading and a value.
     fn blocks(&self, width: u16) -> String {
-        let block = |row: &Row| {
+        let block = |row: &TableRow| {
             let mut table = plain();
             table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
             for at in 0..self.columns.len() {
@@ -170,9 +170,9 @@ impl Column {
     }
 }
 
-// === impl Row ===
+// === impl TableRow ===
 
-impl Row {
+impl TableRow {
     fn new<C: ToString>(colour: Option<Color>, cells: impl IntoIterator<Item = C>) -> Self {
         let cells = cells.into_iter().map(|cell| printable(&cell.to_string()).into_owned());
         Self { colour, cells: cells.collect() }

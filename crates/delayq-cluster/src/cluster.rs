@@ -5,11 +5,11 @@ use crate::backoff::Backoff;
 use crate::config::ClusterConfig;
 use crate::election::Campaigner;
 use crate::error::ClusterError;
-use crate::etcd::{EtcdError, Link};
-use crate::follower::{Board, Follower};
+use crate::etcd::{EtcdError, EtcdLink};
+use crate::follower::{Follower, ViewSender};
 use crate::handle::{Handle, Inner, Mode};
 use crate::keeper::Keeper;
-use crate::keys::Keys;
+use crate::keys::FleetKeys;
 use crate::membership::{Base, Desired, LONGEST_PAUSE, Session, Standing};
 use crate::ownership::OwnershipView;
 use crate::refused::Refused;
@@ -77,7 +77,7 @@ impl Cluster {
         single.settle();
         spawner.spawn("single owner", single.run());
         let inner = Inner {
-            board: shown,
+            views: shown,
             standing: stands,
             desired,
             leaving,
@@ -94,9 +94,9 @@ impl Cluster {
 fn prepare(config: ClusterConfig) -> Result<(Base, Desired), ClusterError> {
     config.check()?;
     let counters = Arc::new(Counters::default());
-    let link = Link::new(config.etcd.clone(), counters.clone())?;
+    let link = EtcdLink::new(config.etcd.clone(), counters.clone())?;
     let desired = Desired::serving(config.shards);
-    let keys = Keys::of(&config);
+    let keys = FleetKeys::of(&config);
     let refused = Refused::default();
     Ok((Base { link, keys, config: Arc::new(config), counters, refused, leads: Arc::default() }, desired))
 }
@@ -128,7 +128,7 @@ fn start(base: Base, desired: Desired, standing: Standing) -> Handle {
     let (missed, missing) = mpsc::unbounded_channel();
     let (leaving, left) = watch::channel(false);
     let (spawner, failed) = Spawner::new(left.clone(), wanted.clone());
-    let board = Board { view, standing: stands.clone(), leaving: left.clone() };
+    let views = ViewSender { view, standing: stands.clone(), leaving: left.clone() };
     let keeper = Keeper::new(base.clone(), wanted.clone(), standing, missing, left.clone());
     let registrar = Registrar::new(base.clone(), wanted, stands.clone(), left.clone());
     let campaigner = Campaigner::new(base.clone(), stands.clone(), left.clone());
@@ -136,9 +136,9 @@ fn start(base: Base, desired: Desired, standing: Standing) -> Handle {
     spawner.spawn("registrar", registrar.run());
     spawner.spawn("campaigner", campaigner.run());
     spawner.spawn("alarm watcher", watch_alarms(base.link.clone(), left));
-    spawner.spawn("follower", Follower::new(base.clone(), board, rechecks, missed).run());
+    spawner.spawn("follower", Follower::new(base.clone(), views, rechecks, missed).run());
     let inner = Inner {
-        board: shown,
+        views: shown,
         standing: stands,
         desired,
         leaving,

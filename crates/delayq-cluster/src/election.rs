@@ -19,7 +19,7 @@ pub(crate) struct Campaigner {
     leaving: Leaving,
 }
 
-enum Round {
+enum FailedTry {
     /// The member before is gone, or leadership was overtaken: check again.
     CheckAgain,
     Failed(EtcdError),
@@ -53,8 +53,8 @@ impl Campaigner {
             match self.until_outside(round, session.as_deref()).await {
                 Err(Outside::Left) => return,
                 Err(Outside::Changed) => {}
-                Ok(Round::CheckAgain) => backoff.reset(),
-                Ok(Round::Failed(error)) => {
+                Ok(FailedTry::CheckAgain) => backoff.reset(),
+                Ok(FailedTry::Failed(error)) => {
                     tracing::debug!(?error, "the campaign starts again");
                     // Not cut short by a new connection: two failing tasks would wake each other without end.
                     tokio::select! {
@@ -68,9 +68,9 @@ impl Campaigner {
 
     async fn until_outside(
         &mut self,
-        work: impl Future<Output = Round>,
+        work: impl Future<Output = FailedTry>,
         session: Option<&Session>,
-    ) -> Result<Round, Outside> {
+    ) -> Result<FailedTry, Outside> {
         tokio::pin!(work);
         loop {
             tokio::select! {
@@ -89,13 +89,13 @@ impl Campaigner {
     }
 }
 
-async fn run_round(base: &Base, session: &Session) -> Round {
+async fn run_round(base: &Base, session: &Session) -> FailedTry {
     let result = match member_before(base, session.rank).await {
         Ok(Some((key, read_at))) => wait_for_end(base, &key, read_at).await,
         Ok(None) => Leader::new(base.clone(), session.clone()).lead().await,
         Err(error) => Err(error),
     };
-    result.map_or_else(Round::Failed, |()| Round::CheckAgain)
+    result.map_or_else(FailedTry::Failed, |()| FailedTry::CheckAgain)
 }
 
 /// The revision belongs to the reading.

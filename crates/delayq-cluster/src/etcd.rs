@@ -8,6 +8,6 @@ mod watching;
 
 pub(crate) use keyspace::{Entry, Fence, Range};
 pub(crate) use lease::{Grant, KeepAlive};
-pub(crate) use link::{EtcdError, Link};
+pub(crate) use link::{EtcdError, EtcdLink};
 pub(crate) use status::Status;
 pub(crate) use watching::{Change, Watch, WatchRange};

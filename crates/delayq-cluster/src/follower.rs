@@ -14,14 +14,14 @@ use tokio::time::sleep;
 
 pub(crate) struct Follower {
     base: Base,
-    board: Board,
+    views: ViewSender,
     rechecks: mpsc::UnboundedReceiver<()>,
     turns: watch::Receiver<u64>,
     missed: mpsc::UnboundedSender<i64>,
     backoff: Backoff,
 }
 
-pub(crate) struct Board {
+pub(crate) struct ViewSender {
     pub(crate) view: watch::Sender<Arc<OwnershipView>>,
     pub(crate) standing: watch::Receiver<Standing>,
     pub(crate) leaving: Leaving,
@@ -39,27 +39,27 @@ enum Interrupt {
 impl Follower {
     pub(crate) fn new(
         base: Base,
-        board: Board,
+        views: ViewSender,
         rechecks: mpsc::UnboundedReceiver<()>,
         missed: mpsc::UnboundedSender<i64>,
     ) -> Self {
         let turns = base.link.turns();
-        Self { base, board, rechecks, turns, missed, backoff: Backoff::up_to(SHORT_PAUSE) }
+        Self { base, views, rechecks, turns, missed, backoff: Backoff::up_to(SHORT_PAUSE) }
     }
 
     pub(crate) async fn run(mut self) {
         loop {
             // Not marked as seen: `attend` shows the rest of the standing.
-            let session = self.board.standing.borrow().session.clone();
+            let session = self.views.standing.borrow().session.clone();
             let interrupt = match session {
                 Some(session) => self.follow(&session).await,
-                None => self.board.attend(None, pending::<()>()).await.err(),
+                None => self.views.attend(None, pending::<()>()).await.err(),
             };
             match interrupt {
                 Some(Interrupt::Left) => return,
                 // No plan names the next life yet; the consumer keeps pumping a shard until a new owner fences the
                 // shard.
-                Some(Interrupt::SessionOver) => self.board.show(|view| {
+                Some(Interrupt::SessionOver) => self.views.show(|view| {
                     let drained = view.drained;
                     *view = OwnershipView { drained, ..OwnershipView::default() };
                 }),
@@ -86,7 +86,7 @@ impl Follower {
                     changes = watch.next() => Ok(changes),
                 }
             };
-            match self.board.attend(Some(session), next).await {
+            match self.views.attend(Some(session), next).await {
                 Err(interrupt) | Ok(Err(interrupt)) => return Some(interrupt),
                 Ok(Ok(Ok(changes))) => changes.iter().for_each(|change| self.take_change(session, change)),
                 Ok(Ok(Err(error))) => return self.pause_after(session, &error).await,
@@ -104,7 +104,7 @@ impl Follower {
             return Some(Interrupt::Relist);
         }
         let pause = self.backoff.next();
-        self.board.attend(Some(session), sleep(pause)).await.err()
+        self.views.attend(Some(session), sleep(pause)).await.err()
     }
 
     async fn read_and_watch(&mut self, session: &Session) -> Result<Result<Watch, EtcdError>, Interrupt> {
@@ -114,13 +114,13 @@ impl Follower {
         let watched = [keys.member(&session.member), keys.plan(), keys.drains()];
         let ranges = watched.clone().map(Range::Key);
         let link = self.base.link.clone();
-        let (read_at, read) = match self.board.attend(Some(session), link.read(&ranges)).await? {
+        let (read_at, read) = match self.views.attend(Some(session), link.read(&ranges)).await? {
             Ok(read) => read,
             Err(error) => return Ok(Err(error)),
         };
         self.take_reading(session, &read);
         let ranges = watched.map(WatchRange::key);
-        self.board.attend(Some(session), link.watch(&ranges, read_at)).await
+        self.views.attend(Some(session), link.watch(&ranges, read_at)).await
     }
 
     fn take_reading(&self, session: &Session, read: &[Vec<Entry>]) {
@@ -149,7 +149,7 @@ impl Follower {
     /// Without a readable plan, every member keeps the shards of the last one.
     fn take_plan(&self, session: &Session, entry: Option<&Entry>) {
         match entry.map(|entry| Plan::from_json(&entry.value)) {
-            Some(Ok(plan)) => self.board.show(|view| {
+            Some(Ok(plan)) => self.views.show(|view| {
                 view.planned = plan.shards_of(&session.member);
                 view.nobodys = plan.shards_of_nobody();
                 (view.plan_version, view.members) = (plan.version, plan.members().len());
@@ -157,7 +157,7 @@ impl Follower {
             Some(Err(error)) => {
                 tracing::error!(%error, "the plan cannot be read; what is owned is kept");
             }
-            None => self.board.show(|view| view.plan_version = 0),
+            None => self.views.show(|view| view.plan_version = 0),
         }
     }
 
@@ -165,7 +165,7 @@ impl Follower {
         match Drains::read(entry) {
             Ok(drains) => {
                 let drained = drains.holds(&self.base.config.member.name);
-                self.board.show(|view| view.drained = drained);
+                self.views.show(|view| view.drained = drained);
             }
             Err(error) => tracing::error!(error, "the drains in etcd cannot be read"),
         }
@@ -178,9 +178,9 @@ impl Follower {
     }
 }
 
-// === impl Board ===
+// === impl ViewSender ===
 
-impl Board {
+impl ViewSender {
     async fn attend<T>(
         &mut self,
         session: Option<&Session>,

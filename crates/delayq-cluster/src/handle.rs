@@ -27,7 +27,7 @@ pub struct Handle {
 }
 
 pub(crate) struct Inner {
-    pub(crate) board: watch::Receiver<Arc<OwnershipView>>,
+    pub(crate) views: watch::Receiver<Arc<OwnershipView>>,
     pub(crate) standing: watch::Receiver<Standing>,
     pub(crate) desired: watch::Sender<Desired>,
     pub(crate) leaving: watch::Sender<bool>,
@@ -70,13 +70,13 @@ impl Handle {
 
     /// The plan as this member last saw it.
     pub fn view(&self) -> Arc<OwnershipView> {
-        self.inner.board.borrow().clone()
+        self.inner.views.borrow().clone()
     }
 
     /// Follows the plan; the consumer of the shards passes each view to an [`Owning`](crate::Owning). Ends when the
     /// member has left: then a consumer must stop pumping.
     pub fn subscribe(&self) -> watch::Receiver<Arc<OwnershipView>> {
-        self.inner.board.clone()
+        self.inner.views.clone()
     }
 
     /// Sets the number of shards. The plan covers the highest number that any member registers.

@@ -10,7 +10,7 @@ use std::fmt;
 pub struct MemberId(String);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Keys {
+pub(crate) struct FleetKeys {
     base: String,
 }
 
@@ -39,9 +39,9 @@ impl fmt::Display for MemberId {
     }
 }
 
-// === impl Keys ===
+// === impl FleetKeys ===
 
-impl Keys {
+impl FleetKeys {
     pub(crate) fn of(config: &ClusterConfig) -> Self {
         Self { base: config.base() }
     }
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn a_key_reads_back_as_what_it_was_made_from() {
         let config = ClusterConfig::new(&EtcdConfig::default(), &DeploymentConfig::default(), "t");
-        let keys = Keys::of(&config);
+        let keys = FleetKeys::of(&config);
         let member = MemberId::new("t", 0x1f);
         assert_eq!(keys.member(&member), "/delayq/dq/timer/members/t-1f");
         assert_eq!(keys.member_of(keys.member(&member).as_bytes()), Some(member));

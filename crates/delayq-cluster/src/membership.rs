@@ -1,8 +1,8 @@
 //! A membership: one lease, one registration under the lease, and the member's standing with etcd.
 
 use crate::config::ClusterConfig;
-use crate::etcd::{Entry, EtcdError, Fence, Grant, Link};
-use crate::keys::{Keys, MemberId};
+use crate::etcd::{Entry, EtcdError, EtcdLink, Fence, Grant};
+use crate::keys::{FleetKeys, MemberId};
 use crate::refused::Refused;
 use crate::registration::Registration;
 use crate::stats::Counters;
@@ -54,8 +54,8 @@ pub(crate) type Leaving = watch::Receiver<bool>;
 
 #[derive(Clone)]
 pub(crate) struct Base {
-    pub(crate) link: Link,
-    pub(crate) keys: Keys,
+    pub(crate) link: EtcdLink,
+    pub(crate) keys: FleetKeys,
     pub(crate) config: Arc<ClusterConfig>,
     pub(crate) counters: Arc<Counters>,
     /// The reason why the fleet does not admit this member.

@@ -4,9 +4,9 @@
 use crate::config::ClusterConfig;
 use crate::drains::{Drain, Drains};
 use crate::error::ClusterError;
-use crate::etcd::{Entry, EtcdError, Link, Range, Status};
+use crate::etcd::{Entry, EtcdError, EtcdLink, Range, Status};
 use crate::foreign;
-use crate::keys::{Keys, MemberId};
+use crate::keys::{FleetKeys, MemberId};
 use crate::plan::Plan;
 use crate::registration::Registration;
 use crate::stats::Counters;
@@ -105,8 +105,8 @@ pub struct EndpointHealth {
 /// Observes a fleet as a non-member.
 #[derive(Clone)]
 pub struct Observer {
-    link: Link,
-    keys: Keys,
+    link: EtcdLink,
+    keys: FleetKeys,
 }
 
 /// All parts are of one revision.
@@ -154,11 +154,11 @@ impl Observer {
     /// A configuration that cannot be used.
     pub fn new(config: &ClusterConfig) -> Result<Self, ClusterError> {
         config.check()?;
-        let link = Link::new(config.etcd.clone(), Arc::new(Counters::default()))?;
-        Ok(Self { link, keys: Keys::of(config) })
+        let link = EtcdLink::new(config.etcd.clone(), Arc::new(Counters::default()))?;
+        Ok(Self { link, keys: FleetKeys::of(config) })
     }
 
-    pub(crate) fn of(link: Link, keys: Keys) -> Self {
+    pub(crate) fn of(link: EtcdLink, keys: FleetKeys) -> Self {
         Self { link, keys }
     }
 
@@ -170,7 +170,7 @@ impl Observer {
         self.compose(&self.read().await?)
     }
 
-    pub(crate) const fn keys(&self) -> &Keys {
+    pub(crate) const fn keys(&self) -> &FleetKeys {
         &self.keys
     }
 
@@ -184,8 +184,11 @@ impl Observer {
         Ok(Read { revision, members: next(), plan: next(), drains: next(), deployment: next() })
     }
 
-    /// The request must be safe to repeat.
-    pub(crate) async fn ask<'l, T, F>(&'l self, request: impl Fn(&'l Link) -> F) -> Result<T, ClusterError>
+    /// Sends one request, which is safe to repeat, to each endpoint in turn until an endpoint answers.
+    pub(crate) async fn ask<'l, T, F>(
+        &'l self,
+        request: impl Fn(&'l EtcdLink) -> F,
+    ) -> Result<T, ClusterError>
     where
         F: Future<Output = Result<T, EtcdError>> + Send,
     {

@@ -8,11 +8,11 @@ use tokio::time::Instant;
 pub(crate) struct Quiet {
     quiet: Duration,
     at_most: Duration,
-    waiting: Option<Waiting>,
+    waiting: Option<Burst>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct Burst {
     first: Instant,
     last: Instant,
 }
@@ -26,7 +26,7 @@ impl Quiet {
 
     pub(crate) fn changed(&mut self, now: Instant) {
         let first = self.waiting.map_or(now, |waiting| waiting.first);
-        self.waiting = Some(Waiting { first, last: now });
+        self.waiting = Some(Burst { first, last: now });
     }
 
     /// `None` without changes.

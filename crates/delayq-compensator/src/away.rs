@@ -8,7 +8,7 @@
 //! A node that the producer knows to be silent is not asked: only the first silence is waited for, and the writes to other
 //! nodes are held up no more.
 
-use crate::outcome::Settle;
+use crate::outcome::Outcome;
 use delayq::protocol::{Placement, Probe, ShardId};
 use delayq::{Error, Producer};
 use std::collections::HashMap;
@@ -36,8 +36,8 @@ impl Away {
     }
 
     /// Finds out which shards are away, if calls could not be carried out.
-    pub(crate) async fn learn(&mut self, producer: &Producer, answers: &[Settle]) {
-        if answers.iter().any(|settle| matches!(settle, Settle::Hold(..))) {
+    pub(crate) async fn learn(&mut self, producer: &Producer, answers: &[Outcome]) {
+        if answers.iter().any(|outcome| matches!(outcome, Outcome::Hold(..))) {
             // If no shard can be used, all are tried again.
             let _ = self.ask(producer).await;
         }
@@ -49,10 +49,10 @@ impl Away {
     }
 
     /// The outcome of a write: a write that only its own shards hold up rests alone.
-    pub(crate) fn judge(&self, settle: Settle, places: impl FnOnce() -> Placement) -> Settle {
-        match settle {
-            Settle::Hold(fate, why) if self.of(places).is_some() => Settle::Rest(fate, why),
-            settle => settle,
+    pub(crate) fn judge(&self, outcome: Outcome, places: impl FnOnce() -> Placement) -> Outcome {
+        match outcome {
+            Outcome::Hold(fate, why) if self.of(places).is_some() => Outcome::Rest(fate, why),
+            outcome => outcome,
         }
     }
 
@@ -118,12 +118,12 @@ mod tests {
                 |(shard, is_there)| (ShardId::new(shard), if is_there { Ok(()) } else { Err(gone()) });
             let noted = away.note((0..).zip(answers).map(answer).collect());
             assert_eq!(noted.is_ok(), answers.contains(&true));
-            let hold = Settle::Hold(Fate::Unknown, "no answer".to_owned());
+            let hold = Outcome::Hold(Fate::Unknown, "no answer".to_owned());
             let judged = away.judge(hold.clone(), || placement.clone());
-            let expected = if rests { Settle::Rest(Fate::Unknown, "no answer".to_owned()) } else { hold };
+            let expected = if rests { Outcome::Rest(Fate::Unknown, "no answer".to_owned()) } else { hold };
             assert_eq!(judged, expected, "{answers:?} {placement:?}");
             assert_eq!(away.why(|| placement.clone()).is_some(), rests, "{answers:?} {placement:?}");
-            assert_eq!(away.judge(Settle::Done, || placement.clone()), Settle::Done);
+            assert_eq!(away.judge(Outcome::Done, || placement.clone()), Outcome::Done);
         }
     }
 

@@ -5,8 +5,8 @@ use crate::config::CompensatorConfig;
 use crate::report::Report;
 use crate::source::Want;
 use crate::source_metrics::SourcesMetrics;
-use crate::spool::Spool;
-use crate::taking::{Limits, SourceLoop, Taking};
+use crate::spool::SpoolSource;
+use crate::taking::{LoopTimes, SourceLoop, Taking};
 use delayq::Client;
 use delayq_service::{Fault, Readiness, Shutdown};
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ pub struct Deps {
 }
 
 /// A compensator that is ready to run.
-pub struct Compensator(Box<Taking<Spool>>);
+pub struct Compensator(Box<Taking<SpoolSource>>);
 
 /// Creates a compensator: takes the lease on the spool's folder, checks the file, and reserves room for resubmitting. Redis
 /// may be unavailable.
@@ -48,9 +48,9 @@ impl Compensator {
     pub(crate) fn unopened(config: CompensatorConfig, deps: Deps) -> Self {
         let Deps { client, spool, holder, metrics, readiness } = deps;
         let longest_rest = *config.longest_rest;
-        let source = Spool::new(config, client.clone(), (spool, holder), &metrics);
+        let source = SpoolSource::new(config, client.clone(), (spool, holder), &metrics);
         let reports = (source.metrics().clone(), readiness.condition("spool"));
-        let limits = Limits { longest_rest, deadline: Duration::MAX, noted_within: Duration::ZERO };
+        let limits = LoopTimes { longest_rest, deadline: Duration::MAX, noted_within: Duration::ZERO };
         Self(Box::new(Taking::new(source, client, reports, limits)))
     }
 

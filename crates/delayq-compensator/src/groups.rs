@@ -1,6 +1,6 @@
 //! Carrying out spooled changes of whole groups.
 
-use crate::outcome::Settle;
+use crate::outcome::Outcome;
 use delayq::spool::{GroupChange, GroupRecord};
 use delayq::{Error, Fate, Producer, UnixMillis};
 use std::time::Duration;
@@ -12,11 +12,11 @@ const REMEMBERED: Duration = Duration::from_secs(3600);
 ///
 /// # Errors
 /// The change failed.
-pub(crate) async fn change(producer: &Producer, record: &GroupRecord) -> Result<Settle, Error> {
+pub(crate) async fn change(producer: &Producer, record: &GroupRecord) -> Result<Outcome, Error> {
     let tally = match &record.change {
         GroupChange::Cancel => producer.cancel_group(record.members()).await?,
         GroupChange::Shift { .. } if is_forgotten(record, delayq_service::host_now()) => {
-            return Ok(Settle::Reject(
+            return Ok(Outcome::Reject(
                 "stale: some of the group may have been shifted more than an hour ago, and would be again"
                     .to_owned(),
             ));
@@ -24,7 +24,7 @@ pub(crate) async fn change(producer: &Producer, record: &GroupRecord) -> Result<
         GroupChange::Shift { by, token } => producer.reschedule_group(record.members(), *by, token).await?,
     };
     let busy = || format!("another shift of group {} is under way", record.group);
-    Ok(if tally.busy { Settle::Rest(Fate::Unknown, busy()) } else { Settle::Done })
+    Ok(if tally.busy { Outcome::Rest(Fate::Unknown, busy()) } else { Outcome::Done })
 }
 
 /// True if an earlier try may have shifted some of the group, and the token is forgotten since.

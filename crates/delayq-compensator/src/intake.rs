@@ -22,7 +22,7 @@ mod reader;
 mod record;
 
 use crate::codes::INTAKE;
-use crate::taking::{Limits, SourceDeps, SourceLoop, Taking};
+use crate::taking::{LoopTimes, SourceDeps, SourceLoop, Taking};
 use broker::Broker;
 use delayq_service::Fault;
 use metrics::IntakesMetrics;
@@ -49,7 +49,7 @@ pub fn build_intakes(
 ) -> Result<Vec<SourceLoop>, Fault> {
     let metrics = IntakesMetrics::register(&deps.metrics);
     let build = |(name, config): (&String, &IntakeConfig)| {
-        let parts = Parts { name, config, deps, metrics: &metrics };
+        let parts = IntakeParts { name, config, deps, metrics: &metrics };
         parts.build().map_err(|why| Fault::new(&INTAKE, format!("[intake.{name}]: {why}")))
     };
     configs.iter().map(build).collect()
@@ -78,16 +78,16 @@ pub async fn look_at_intake(config: &IntakeConfig) -> Result<IntakeLook, IntakeF
 }
 
 /// The parts of an intake.
-struct Parts<'p> {
+struct IntakeParts<'p> {
     name: &'p str,
     config: &'p IntakeConfig,
     deps: &'p SourceDeps,
     metrics: &'p IntakesMetrics,
 }
 
-// === impl Parts ===
+// === impl IntakeParts ===
 
-impl Parts<'_> {
+impl IntakeParts<'_> {
     fn build(&self) -> Result<SourceLoop, String> {
         match self.config {
             #[cfg(feature = "intake-kafka")]
@@ -117,7 +117,7 @@ impl Parts<'_> {
         let reports =
             (metrics.source.clone(), self.deps.readiness.condition(metrics.source.name().to_owned()));
         let longest_rest = *self.config.longest_rest;
-        let limits = Limits { longest_rest, deadline: Duration::MAX, noted_within: NOTED_WITHIN };
+        let limits = LoopTimes { longest_rest, deadline: Duration::MAX, noted_within: NOTED_WITHIN };
         let source = Intake {
             name: self.name.to_owned(),
             config: self.config.clone(),

@@ -13,6 +13,7 @@
 //! resubmitting on a full disk.
 
 mod away;
+mod ballast;
 pub mod codes;
 mod compensator;
 mod config;
@@ -39,7 +40,6 @@ mod redis_clock;
 mod report;
 mod resting;
 mod rests;
-mod room;
 mod source;
 mod source_metrics;
 mod sources;

@@ -25,7 +25,7 @@ mod store;
 mod tls;
 
 use crate::codes::{NO_OUTBOX, OUTBOX};
-use crate::taking::{Limits, SourceDeps, SourceLoop, Taking};
+use crate::taking::{LoopTimes, SourceDeps, SourceLoop, Taking};
 use delayq_service::Fault;
 use delayq_service::config::ExposeSecret as _;
 use notices::Notices;
@@ -68,7 +68,7 @@ pub(crate) fn outbox_reader(config: OutboxConfig, deps: SourceDeps) -> Result<So
 fn reader_of(outbox: Outbox, deps: SourceDeps) -> SourceLoop {
     let reports = (outbox.metrics.clone(), outbox.condition.clone());
     let deadline = *outbox.config.deadline;
-    let limits = Limits { longest_rest: LONGEST_REST, deadline, noted_within: Duration::ZERO };
+    let limits = LoopTimes { longest_rest: LONGEST_REST, deadline, noted_within: Duration::ZERO };
     SourceLoop(Box::new(Taking::new(outbox, deps.client, reports, limits)))
 }
 
@@ -76,11 +76,11 @@ fn outbox_of(config: OutboxConfig, deps: &SourceDeps) -> Result<Outbox, Fault> {
     let notices = Notices::default();
     #[cfg_attr(not(feature = "postgres"), allow(unused_mut, reason = "only PostgreSQL has notices"))]
     let mut listen: Option<Listen> = None;
-    let store: Box<dyn Store> = match Kind::of(&config)? {
+    let store: Box<dyn Store> = match Database::of(&config)? {
         #[cfg(feature = "mysql")]
-        Kind::MySql => Box::new(mysql::MySql::new(&config)),
+        Database::MySql => Box::new(mysql::MySql::new(&config)),
         #[cfg(feature = "postgres")]
-        Kind::Postgres => {
+        Database::Postgres => {
             if config.notify {
                 listen = Some(Box::pin(postgres::notify::listen(config.clone(), notices.clone())));
             }
@@ -113,25 +113,25 @@ fn outbox_of(config: OutboxConfig, deps: &SourceDeps) -> Result<Outbox, Fault> {
 /// # Errors
 /// The configuration cannot be used.
 pub fn outbox_keeper(config: &OutboxConfig) -> Result<OutboxKeeper, Fault> {
-    match Kind::of(config)? {
+    match Database::of(config)? {
         #[cfg(feature = "mysql")]
-        Kind::MySql => Ok(OutboxKeeper(Box::new(mysql::MySql::new(config)))),
+        Database::MySql => Ok(OutboxKeeper(Box::new(mysql::MySql::new(config)))),
         #[cfg(feature = "postgres")]
-        Kind::Postgres => Ok(OutboxKeeper(Box::new(postgres::Postgres::new(config)))),
+        Database::Postgres => Ok(OutboxKeeper(Box::new(postgres::Postgres::new(config)))),
     }
 }
 
 /// A database that this program can read.
-enum Kind {
+enum Database {
     #[cfg(feature = "mysql")]
     MySql,
     #[cfg(feature = "postgres")]
     Postgres,
 }
 
-// === impl Kind ===
+// === impl Database ===
 
-impl Kind {
+impl Database {
     /// The kind of the configured database. Checks the configuration for that kind.
     fn of(config: &OutboxConfig) -> Result<Self, Fault> {
         let url = config.url.as_ref().ok_or_else(|| Fault::new(&NO_OUTBOX, "`[outbox] url` is unset"))?;

@@ -4,7 +4,7 @@ use delayq::{CancelOutcome, Error, Fate, PutOutcome, RescheduleOutcome};
 
 /// The outcome of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Settle {
+pub(crate) enum Outcome {
     /// Carried out, now or before.
     Done,
     /// Impossible to carry out: set aside with this reason.
@@ -20,9 +20,9 @@ pub(crate) enum Settle {
 /// The reason of a record that rests behind an older one.
 pub(crate) const BEHIND: &str = "an older record of its message rests";
 
-// === impl Settle ===
+// === impl Outcome ===
 
-impl Settle {
+impl Outcome {
     /// Rests, because an older write of the message rests.
     pub(crate) fn behind() -> Self {
         Self::Rest(Fate::NotApplied, BEHIND.to_owned())
@@ -39,40 +39,40 @@ impl Settle {
     }
 }
 
-pub(crate) fn of_put(answer: &PutOutcome) -> Settle {
+pub(crate) fn of_put(answer: &PutOutcome) -> Outcome {
     match answer {
-        PutOutcome::Stored(_) | PutOutcome::Ready(_) | PutOutcome::Exists(..) => Settle::Done,
-        PutOutcome::Conflict(..) => Settle::Reject("another message has this id".to_owned()),
-        PutOutcome::Newer => Settle::Reject("a message of a later format has this id".to_owned()),
-        PutOutcome::Malformed => Settle::Reject("bytes that are not a message have this id".to_owned()),
+        PutOutcome::Stored(_) | PutOutcome::Ready(_) | PutOutcome::Exists(..) => Outcome::Done,
+        PutOutcome::Conflict(..) => Outcome::Reject("another message has this id".to_owned()),
+        PutOutcome::Newer => Outcome::Reject("a message of a later format has this id".to_owned()),
+        PutOutcome::Malformed => Outcome::Reject("bytes that are not a message have this id".to_owned()),
         PutOutcome::Leased => {
-            Settle::Rest(Fate::NotApplied, "the message that it replaces is leased".to_owned())
+            Outcome::Rest(Fate::NotApplied, "the message that it replaces is leased".to_owned())
         }
-        PutOutcome::Stale => Settle::Reject(
+        PutOutcome::Stale => Outcome::Reject(
             "stale: its topic refuses repeats, and may have forgotten how the first try ended".to_owned(),
         ),
         PutOutcome::Refused(why) => of_script("refused", why),
-        PutOutcome::Spooled => Settle::Hold(Fate::NotApplied, "it was spooled again".to_owned()),
+        PutOutcome::Spooled => Outcome::Hold(Fate::NotApplied, "it was spooled again".to_owned()),
     }
 }
 
-pub(crate) fn of_cancel(answer: &CancelOutcome) -> Settle {
+pub(crate) fn of_cancel(answer: &CancelOutcome) -> Outcome {
     match answer {
-        CancelOutcome::Spooled => Settle::Hold(Fate::NotApplied, "it was spooled again".to_owned()),
+        CancelOutcome::Spooled => Outcome::Hold(Fate::NotApplied, "it was spooled again".to_owned()),
         CancelOutcome::Failed(why) => of_script("failed", why),
-        _ => Settle::Done,
+        _ => Outcome::Done,
     }
 }
 
-pub(crate) fn of_reschedule(answer: &RescheduleOutcome) -> Settle {
+pub(crate) fn of_reschedule(answer: &RescheduleOutcome) -> Outcome {
     match answer {
-        RescheduleOutcome::Moved { .. } => Settle::Done,
-        RescheduleOutcome::Changed(due) => Settle::Reject(format!("it is due at {due} ms by now")),
-        RescheduleOutcome::Leased => Settle::Reject("too late: it is leased".to_owned()),
-        RescheduleOutcome::Dead => Settle::Reject("too late: it is dead".to_owned()),
-        RescheduleOutcome::Finished(state, _) => Settle::Reject(format!("too late: it is {state}")),
-        RescheduleOutcome::Unknown => Settle::Reject("nothing is known of it".to_owned()),
-        RescheduleOutcome::Spooled => Settle::Hold(Fate::NotApplied, "it was spooled again".to_owned()),
+        RescheduleOutcome::Moved { .. } => Outcome::Done,
+        RescheduleOutcome::Changed(due) => Outcome::Reject(format!("it is due at {due} ms by now")),
+        RescheduleOutcome::Leased => Outcome::Reject("too late: it is leased".to_owned()),
+        RescheduleOutcome::Dead => Outcome::Reject("too late: it is dead".to_owned()),
+        RescheduleOutcome::Finished(state, _) => Outcome::Reject(format!("too late: it is {state}")),
+        RescheduleOutcome::Unknown => Outcome::Reject("nothing is known of it".to_owned()),
+        RescheduleOutcome::Spooled => Outcome::Hold(Fate::NotApplied, "it was spooled again".to_owned()),
         RescheduleOutcome::Refused(why) => of_script("refused", why),
         RescheduleOutcome::Failed(why) => of_script("failed", why),
     }
@@ -80,21 +80,21 @@ pub(crate) fn of_reschedule(answer: &RescheduleOutcome) -> Settle {
 
 /// Judges a script's refusal of one write. A script passes on the errors of Redis, such as a denied command or a key of the
 /// wrong type. Such errors begin with a code in capitals, are no fault of the message, and may be mended.
-fn of_script(word: &str, why: &str) -> Settle {
+fn of_script(word: &str, why: &str) -> Outcome {
     let code = why.split(' ').next().unwrap_or_default();
     let is_of_redis = !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_uppercase());
     let why = format!("{word}: {why}");
-    if is_of_redis { Settle::Rest(Fate::NotApplied, why) } else { Settle::Reject(why) }
+    if is_of_redis { Outcome::Rest(Fate::NotApplied, why) } else { Outcome::Reject(why) }
 }
 
 /// Only an error of the message itself is final; anything else may be fixed. Replicas or a disk that do not confirm hold up
 /// only the topics that ask for confirmations.
-pub(crate) fn of_error(error: &Error) -> Settle {
+pub(crate) fn of_error(error: &Error) -> Outcome {
     match error {
-        Error::Message(_) | Error::Name(_) => Settle::Reject(error.to_string()),
-        Error::Unconfirmed { fate, .. } => Settle::Rest(*fate, error.to_string()),
-        _ if error.is_outage() => Settle::Hold(error.fate(), error.to_string()),
-        _ => Settle::Rest(error.fate(), error.to_string()),
+        Error::Message(_) | Error::Name(_) => Outcome::Reject(error.to_string()),
+        Error::Unconfirmed { fate, .. } => Outcome::Rest(*fate, error.to_string()),
+        _ if error.is_outage() => Outcome::Hold(error.fate(), error.to_string()),
+        _ => Outcome::Rest(error.fate(), error.to_string()),
     }
 }
 
@@ -107,7 +107,7 @@ mod tests {
     fn what_is_there_is_done_what_cannot_be_is_rejected_and_an_outage_holds() {
         let at = UnixMillis::new(1);
         let done = [PutOutcome::Stored(at), PutOutcome::Ready(at), PutOutcome::Exists(State::Cancelled, at)];
-        assert!(done.iter().all(|outcome| of_put(outcome) == Settle::Done));
+        assert!(done.iter().all(|outcome| of_put(outcome) == Outcome::Done));
         let rejected = [
             PutOutcome::Conflict(State::Delayed, at),
             PutOutcome::Newer,
@@ -115,18 +115,18 @@ mod tests {
             PutOutcome::Stale,
             PutOutcome::Refused("due time".to_owned()),
         ];
-        assert!(rejected.iter().all(|outcome| matches!(of_put(outcome), Settle::Reject(_))));
-        assert!(matches!(of_put(&PutOutcome::Leased), Settle::Rest(Fate::NotApplied, _)), "until its ack");
+        assert!(rejected.iter().all(|outcome| matches!(of_put(outcome), Outcome::Reject(_))));
+        assert!(matches!(of_put(&PutOutcome::Leased), Outcome::Rest(Fate::NotApplied, _)), "until its ack");
         let outage = Error::Unreachable { address: String::new(), why: String::new() };
-        assert!(matches!(of_error(&outage), Settle::Hold(Fate::NotApplied, _)));
+        assert!(matches!(of_error(&outage), Outcome::Hold(Fate::NotApplied, _)));
         let lost = Error::NoAnswer { address: String::new(), why: String::new() };
-        assert!(matches!(of_error(&lost), Settle::Hold(Fate::Unknown, _)));
+        assert!(matches!(of_error(&lost), Outcome::Hold(Fate::Unknown, _)));
         let shard = Error::Uninitialised(delayq::protocol::ShardId::new(3));
-        assert!(matches!(of_error(&shard), Settle::Rest(Fate::NotApplied, _)));
+        assert!(matches!(of_error(&shard), Outcome::Rest(Fate::NotApplied, _)));
         let unconfirmed =
             Error::Unconfirmed { durability: String::new(), fate: Fate::Unknown, why: String::new() };
-        assert!(matches!(of_error(&unconfirmed), Settle::Rest(Fate::Unknown, _)));
-        assert!(matches!(of_error(&Error::Message(MessageError::Backoff)), Settle::Reject(_)));
+        assert!(matches!(of_error(&unconfirmed), Outcome::Rest(Fate::Unknown, _)));
+        assert!(matches!(of_error(&Error::Message(MessageError::Backoff)), Outcome::Reject(_)));
         for (why, rests) in [
             ("ERR The user executing the script can't run this command or subcommand", true),
             ("NOPERM ACL failure in script", true),
@@ -135,9 +135,9 @@ mod tests {
             ("", false),
         ] {
             let settled = of_put(&PutOutcome::Refused(why.to_owned()));
-            assert_eq!(matches!(settled, Settle::Rest(Fate::NotApplied, _)), rests, "{why}");
+            assert_eq!(matches!(settled, Outcome::Rest(Fate::NotApplied, _)), rests, "{why}");
         }
-        assert_eq!(of_cancel(&CancelOutcome::Unknown), Settle::Done);
-        assert!(matches!(of_reschedule(&RescheduleOutcome::Unknown), Settle::Reject(_)));
+        assert_eq!(of_cancel(&CancelOutcome::Unknown), Outcome::Done);
+        assert!(matches!(of_reschedule(&RescheduleOutcome::Unknown), Outcome::Reject(_)));
     }
 }

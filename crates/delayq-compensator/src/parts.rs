@@ -1,21 +1,21 @@
 //! The parts of a batch: each is settled before the next one is carried out. Pure.
 
 use crate::resting::message_of;
-use crate::source::{Recorded, What};
+use crate::source::{HandedOut, RecordContent};
 use crate::writes::Write;
 use std::collections::HashSet;
 
 /// Cuts a batch into parts. A write whose repeat Redis cannot recognise is settled before any later write is sent, so that
 /// no repeat undoes a later write. So a change of a group is a separate part, and two writes of a message without ids are in
 /// two parts.
-pub(crate) fn apart<K>(batch: Vec<Recorded<K>>) -> Vec<Vec<Recorded<K>>> {
+pub(crate) fn apart<K>(batch: Vec<HandedOut<K>>) -> Vec<Vec<HandedOut<K>>> {
     let (mut parts, mut open, mut is_closed) = (Vec::<Vec<_>>::new(), HashSet::new(), true);
     for recorded in batch {
         let message = match &recorded.what {
-            What::Write(Write { record, id: None, .. }) => Some(message_of(record)),
+            RecordContent::Write(Write { record, id: None, .. }) => Some(message_of(record)),
             _ => None,
         };
-        let is_change = matches!(recorded.what, What::Change(_));
+        let is_change = matches!(recorded.what, RecordContent::Change(_));
         if is_change || is_closed || message.as_ref().is_some_and(|message| open.contains(message)) {
             parts.push(Vec::new());
             open.clear();
@@ -35,10 +35,10 @@ mod tests {
     use delayq::{Fate, Group, MessageId, Target, Topic, UnixMillis};
 
     /// `a`: a write of message a; `a'`: the same under a record id; `.`: a change of a group.
-    fn recorded(word: &str) -> Recorded<String> {
+    fn recorded(word: &str) -> HandedOut<String> {
         let at = UnixMillis::new(1);
         let what = match word.split_at(1) {
-            (".", _) => What::Change(GroupRecord {
+            (".", _) => RecordContent::Change(GroupRecord {
                 group: Group::new("g").unwrap(),
                 topic: None,
                 tried_at: at,
@@ -48,14 +48,14 @@ mod tests {
             (id, rest) => {
                 let target = Target::from(MessageId::own(id).unwrap());
                 let record = SpoolRecord::cancel(&Topic::new("t").unwrap(), &target, at);
-                What::Write(Write::new(
+                RecordContent::Write(Write::new(
                     record,
                     (!rest.is_empty()).then(|| RecordId::of([b"id".as_slice()])),
                     None,
                 ))
             }
         };
-        Recorded { key: word.to_owned(), what }
+        HandedOut { key: word.to_owned(), what }
     }
 
     #[test]

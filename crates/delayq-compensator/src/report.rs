@@ -1,6 +1,6 @@
 //! The outcomes of a step's records.
 
-use crate::outcome::Settle;
+use crate::outcome::Outcome;
 
 /// The result of one step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,19 +24,19 @@ pub struct Report {
 // === impl Report ===
 
 impl Report {
-    pub(crate) fn of(settled: &[Settle]) -> Self {
+    pub(crate) fn of(settled: &[Outcome]) -> Self {
         let mut report = Self::default();
-        for settle in settled {
-            report.sent += u64::from(settle.is_tried());
-            match settle {
-                Settle::Done => report.done += 1,
-                Settle::Reject(_) => report.rejected += 1,
-                Settle::Rest(_, why) => {
+        for outcome in settled {
+            report.sent += u64::from(outcome.is_tried());
+            match outcome {
+                Outcome::Done => report.done += 1,
+                Outcome::Reject(_) => report.rejected += 1,
+                Outcome::Rest(_, why) => {
                     report.resting += 1;
-                    report.why = report.why.or_else(|| settle.is_tried().then(|| why.clone()));
+                    report.why = report.why.or_else(|| outcome.is_tried().then(|| why.clone()));
                 }
-                Settle::Hold(_, why) => drop(report.held.get_or_insert_with(|| why.clone())),
-                Settle::Untried => {}
+                Outcome::Hold(_, why) => drop(report.held.get_or_insert_with(|| why.clone())),
+                Outcome::Untried => {}
             }
         }
         report

@@ -1,6 +1,6 @@
 //! The operations on a place of recorded writes that a compensator needs: a spool, a table of a database, a broker.
 
-use crate::outcome::Settle;
+use crate::outcome::Outcome;
 use crate::writes::Write;
 use async_trait::async_trait;
 use delayq::spool::GroupRecord;
@@ -23,7 +23,7 @@ pub(crate) trait Source: Send {
     ///
     /// # Errors
     /// Why the source cannot be used.
-    async fn next(&mut self, want: Want, until: Instant) -> Result<Vec<Recorded<Self::Key>>, String>;
+    async fn next(&mut self, want: Want, until: Instant) -> Result<Vec<HandedOut<Self::Key>>, String>;
 
     /// Notes that a record is about to be tried of which Redis would recognise no repeat.
     ///
@@ -37,10 +37,10 @@ pub(crate) trait Source: Send {
     ///
     /// # Errors
     /// Some outcomes are not noted.
-    async fn settle(&mut self, what: Vec<(Self::Key, Settle)>) -> Result<(), String>;
+    async fn settle(&mut self, what: Vec<(Self::Key, Outcome)>) -> Result<(), String>;
 
     /// The last known state, without a call.
-    fn seen(&self) -> Seen;
+    fn seen(&self) -> SourceState;
 
     /// Gives up all records handed out, and disconnects.
     async fn close(&mut self);
@@ -59,14 +59,14 @@ pub(crate) enum Want {
 
 /// A record that was handed out.
 #[derive(Debug)]
-pub(crate) struct Recorded<K> {
+pub(crate) struct HandedOut<K> {
     pub(crate) key: K,
-    pub(crate) what: What,
+    pub(crate) what: RecordContent,
 }
 
 /// The content of a record.
 #[derive(Debug)]
-pub(crate) enum What {
+pub(crate) enum RecordContent {
     Write(Write),
     /// A change of a whole group.
     Change(GroupRecord),
@@ -78,7 +78,7 @@ pub(crate) enum What {
 
 /// The state of a source.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct SourceState {
     pub(crate) waiting: Option<u64>,
     pub(crate) rejected: Option<u64>,
     pub(crate) resting: u64,

@@ -1,7 +1,7 @@
 //! The metrics that all sources of recorded writes have in common, by the name of the source.
 
 use crate::report::Report;
-use crate::source::Seen;
+use crate::source::SourceState;
 use delayq_service::Metrics;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -128,8 +128,8 @@ impl SourceMetrics {
         }
     }
 
-    pub(crate) fn show(&self, seen: &Seen) {
-        let Seen { waiting, rejected, resting, oldest, bytes, .. } = *seen;
+    pub(crate) fn show(&self, seen: &SourceState) {
+        let SourceState { waiting, rejected, resting, oldest, bytes, .. } = *seen;
         for (state, records) in [("waiting", waiting), ("rejected", rejected), ("resting", Some(resting))] {
             if let Some(records) = records {
                 self.records(state, records);

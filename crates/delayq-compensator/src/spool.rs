@@ -1,10 +1,10 @@
 //! The spool as a source: the waiting records, in order, and the outcomes.
 
+use crate::ballast::{BALLAST_BYTES, Ballast};
 use crate::config::CompensatorConfig;
-use crate::outcome::{BEHIND, Settle};
+use crate::outcome::{BEHIND, Outcome};
 use crate::redis_clock::RedisClock;
-use crate::room::{ROOM_BYTES, Room};
-use crate::source::{Recorded, Seen, Source, Want, What};
+use crate::source::{HandedOut, RecordContent, Source, SourceState, Want};
 use crate::source_metrics::{SourceMetrics, SourcesMetrics};
 use crate::writes::Write;
 use async_trait::async_trait;
@@ -33,7 +33,7 @@ const ASK_EVERY: Duration = Duration::from_secs(2);
 const TRIES_OF_SOME: u32 = 60;
 
 /// A spool.
-pub(crate) struct Spool {
+pub(crate) struct SpoolSource {
     config: CompensatorConfig,
     client: Client,
     folder: PathBuf,
@@ -50,7 +50,7 @@ pub(crate) struct Spool {
     closed: Option<(Instant, String)>,
     /// Tasks that run while the spool is open.
     beside: JoinSet<()>,
-    room: Room,
+    ballast: Ballast,
     /// No room is reserved, so the spool is kept as small as possible.
     is_tight: bool,
     /// Why the folder has other files than the open ones.
@@ -83,16 +83,16 @@ pub(crate) struct Spool {
 
 /// The handle of a record.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct SpoolKey {
     seq: u64,
     topic: Option<Topic>,
 }
 
 #[async_trait]
-impl Source for Spool {
-    type Key = Place;
+impl Source for SpoolSource {
+    type Key = SpoolKey;
 
-    async fn next(&mut self, want: Want, until: Instant) -> Result<Vec<Recorded<Place>>, String> {
+    async fn next(&mut self, want: Want, until: Instant) -> Result<Vec<HandedOut<SpoolKey>>, String> {
         if want == Want::Nothing {
             sleep_until(until.into()).await;
             return Ok(Vec::new());
@@ -105,7 +105,7 @@ impl Source for Spool {
         }
     }
 
-    async fn begin(&mut self, place: &Place) -> Result<(), String> {
+    async fn begin(&mut self, place: &SpoolKey) -> Result<(), String> {
         let seq = place.seq;
         let begun = self.with(move |reader| reader.note_fate(seq, Fate::Unknown)).await;
         if begun.is_err() {
@@ -115,27 +115,27 @@ impl Source for Spool {
         begun
     }
 
-    async fn settle(&mut self, what: Vec<(Place, Settle)>) -> Result<(), String> {
+    async fn settle(&mut self, what: Vec<(SpoolKey, Outcome)>) -> Result<(), String> {
         let (mut settled, mut sent, mut is_over) = (Settled::default(), 0_u32, false);
         let (first, mut not_applied) = (what.first().map(|(place, _)| place.seq), None);
-        for (Place { seq, topic }, settle) in what {
-            sent += u32::from(settle.is_tried());
-            is_over |= settle.is_over();
-            if let Settle::Hold(Fate::NotApplied, _) | Settle::Rest(Fate::NotApplied, _) = settle {
+        for (SpoolKey { seq, topic }, outcome) in what {
+            sent += u32::from(outcome.is_tried());
+            is_over |= outcome.is_over();
+            if let Outcome::Hold(Fate::NotApplied, _) | Outcome::Rest(Fate::NotApplied, _) = outcome {
                 not_applied = self.begun.filter(|begun| *begun == seq).or(not_applied);
             }
-            match settle {
-                Settle::Done => settled.done.push(seq),
-                Settle::Reject(reason) => {
+            match outcome {
+                Outcome::Done => settled.done.push(seq),
+                Outcome::Reject(reason) => {
                     tracing::error!(seq, reason, "a spooled record is rejected and set aside");
                     settled.rejected.push((seq, reason));
                 }
-                Settle::Rest(_, why) => {
+                Outcome::Rest(_, why) => {
                     let cause = || format!("{} {why}", topic.as_ref().map_or("", Topic::as_str));
                     settled.resting.push((seq, (why != BEHIND).then(cause)));
                     self.resting += u64::from(!self.is_rested);
                 }
-                Settle::Hold(..) | Settle::Untried => self.read_back(seq),
+                Outcome::Hold(..) | Outcome::Untried => self.read_back(seq),
             }
         }
         if self.config.rate > 0 {
@@ -159,9 +159,9 @@ impl Source for Spool {
         }
     }
 
-    fn seen(&self) -> Seen {
+    fn seen(&self) -> SourceState {
         let SpoolStats { waiting, rejected, bytes, .. } = self.books;
-        Seen {
+        SourceState {
             waiting: Some(waiting),
             rejected: Some(rejected),
             resting: self.resting,
@@ -176,9 +176,9 @@ impl Source for Spool {
     }
 }
 
-// === impl Spool ===
+// === impl SpoolSource ===
 
-impl Spool {
+impl SpoolSource {
     pub(crate) fn new(
         config: CompensatorConfig,
         client: Client,
@@ -192,7 +192,7 @@ impl Spool {
         Self {
             config,
             client,
-            room: Room::of(&folder),
+            ballast: Ballast::of(&folder),
             folder,
             holder,
             batch,
@@ -244,10 +244,10 @@ impl Spool {
 
     /// The same, at once.
     pub(crate) async fn try_open(&mut self) -> Result<(), SpoolError> {
-        let (folder, holder, room) = (self.folder.clone(), self.holder.clone(), self.room.clone());
+        let (folder, holder, ballast) = (self.folder.clone(), self.holder.clone(), self.ballast.clone());
         let opened = spawn_blocking(move || match SpoolReader::open(&folder, &holder) {
             // SQLite creates the index of the log again, in the room that an earlier process kept.
-            Err(SpoolError::DiskFull { .. }) if room.give() => SpoolReader::open(&folder, &holder),
+            Err(SpoolError::DiskFull { .. }) if ballast.give() => SpoolReader::open(&folder, &holder),
             opened => opened,
         });
         let reader = Arc::new(Mutex::new(opened.await.unwrap_or(Err(SpoolError::Closed))?));
@@ -255,12 +255,12 @@ impl Spool {
         self.beside.spawn(stay_connected(self.client.clone()));
         self.beside.spawn(note_the_clock(clock));
         self.reader = Some(reader);
-        self.keep_room().await;
+        self.keep_ballast().await;
         Ok(())
     }
 
     /// Some of the resting records.
-    async fn rested(&mut self) -> Result<Vec<Recorded<Place>>, String> {
+    async fn rested(&mut self) -> Result<Vec<HandedOut<SpoolKey>>, String> {
         if self.resting == 0 || self.is_mended {
             return Ok(Vec::new());
         }
@@ -296,7 +296,7 @@ impl Spool {
     }
 
     /// The records behind those that were read.
-    async fn unrested(&mut self, until: Instant) -> Result<Vec<Recorded<Place>>, String> {
+    async fn unrested(&mut self, until: Instant) -> Result<Vec<HandedOut<SpoolKey>>, String> {
         sleep_until(self.not_before.min(until).into()).await;
         if self.not_before > Instant::now() || !self.has_changed(until).await? {
             return Ok(Vec::new());
@@ -338,22 +338,22 @@ impl Spool {
         Ok(self.with(SpoolReader::has_changed).await? || self.has_moved().await?)
     }
 
-    fn recorded(&self, batch: Vec<Spooled>) -> Vec<Recorded<Place>> {
+    fn recorded(&self, batch: Vec<Spooled>) -> Vec<HandedOut<SpoolKey>> {
         let now = delayq_service::host_now();
         let recorded = |Spooled { seq, spooled_at, id, rests, record, .. }| {
             let record = record.and_then(|record| self.young_enough(record, spooled_at, now));
             let topic = record.as_ref().ok().and_then(AnyRecord::message).map(|of| of.topic.clone());
             let what = match record {
-                Err(why) => What::Unfit(why),
-                Ok(_) if rests => What::Behind,
-                Ok(AnyRecord::Group(record)) => What::Change(record),
+                Err(why) => RecordContent::Unfit(why),
+                Ok(_) if rests => RecordContent::Behind,
+                Ok(AnyRecord::Group(record)) => RecordContent::Change(record),
                 Ok(AnyRecord::Message(record)) => {
                     let mut write = Write::new(record, Some(id), None);
                     write.is_first &= !self.is_rested;
-                    What::Write(write)
+                    RecordContent::Write(write)
                 }
             };
-            Recorded { key: Place { seq, topic }, what }
+            HandedOut { key: SpoolKey { seq, topic }, what }
         };
         batch.into_iter().map(recorded).collect()
     }
@@ -415,7 +415,7 @@ impl Spool {
             self.shrink().await?;
         }
         if is_idle && self.is_tight {
-            self.keep_room().await;
+            self.keep_ballast().await;
         }
         if is_idle || self.books_at.is_none_or(|at| at.elapsed() >= BOOKS_EVERY) {
             self.follow_folder(is_idle).await?;
@@ -454,12 +454,12 @@ impl Spool {
     }
 
     /// Reserves room, unless the disk has none to spare.
-    async fn keep_room(&mut self) {
-        let room = self.room.clone();
-        let taken = spawn_blocking(move || room.take()).await;
+    async fn keep_ballast(&mut self) {
+        let ballast = self.ballast.clone();
+        let taken = spawn_blocking(move || ballast.take()).await;
         let result = taken.unwrap_or_else(|panicked| Err(std::io::Error::other(panicked)));
         if let (Err(error), false) = (&result, self.is_tight) {
-            tracing::warn!(%error, bytes = ROOM_BYTES, "cannot reserve room for resubmitting on a full disk");
+            tracing::warn!(%error, bytes = BALLAST_BYTES, "cannot reserve room for resubmitting on a full disk");
         }
         self.is_tight = result.is_err();
     }
@@ -482,7 +482,7 @@ impl Spool {
                 Err(full @ SpoolError::DiskFull { .. }) => {
                     self.is_tight = true;
                     self.max = self.max.div_ceil(2);
-                    if !self.room.give() {
+                    if !self.ballast.give() {
                         return Err(full.to_string());
                     }
                     tracing::warn!("{full}: using the room that was reserved for it");

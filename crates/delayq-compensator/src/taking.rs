@@ -8,12 +8,12 @@
 //! The process may die between any two of these. Redis repeats the first answer to a repeated record, and changes nothing.
 //! Redis does not recognise changes of groups and records without ids, which are therefore settled one by one.
 
-use crate::outcome::Settle;
+use crate::outcome::Outcome;
 use crate::parts::apart;
 use crate::report::Report;
 use crate::resting::Resting;
 use crate::rests::{Rests, back_off};
-use crate::source::{Recorded, Source, Want, What};
+use crate::source::{HandedOut, RecordContent, Source, Want};
 use crate::source_metrics::{SourceMetrics, SourcesMetrics};
 use crate::writes::Carrier;
 use async_trait::async_trait;
@@ -37,7 +37,7 @@ pub(crate) struct Taking<S: Source> {
     carrier: Carrier,
     metrics: SourceMetrics,
     condition: Condition,
-    limits: Limits,
+    limits: LoopTimes,
     /// Settled records with the times of settling, the oldest first.
     settled: VecDeque<(Instant, (Target, RecordId))>,
     /// Redis could not be used the last time: a probe comes before the next call.
@@ -45,7 +45,7 @@ pub(crate) struct Taking<S: Source> {
 }
 
 /// The times of a source's loop.
-pub(crate) struct Limits {
+pub(crate) struct LoopTimes {
     /// The longest rest between two tries.
     pub(crate) longest_rest: Duration,
     /// Maximum time of the calls to Redis for a batch.
@@ -78,7 +78,7 @@ pub(crate) trait Takes: Send {
 }
 
 /// The plan of the next step, by the last ones.
-struct Pace {
+struct StepPlan {
     rests: Rests,
     /// Steps in a row that were held up.
     failures: u32,
@@ -93,7 +93,7 @@ struct Pace {
 impl<S: Source> Takes for Taking<S> {
     async fn run(mut self: Box<Self>, shutdown: Shutdown) {
         let rests = Rests::new(self.limits.longest_rest, Instant::now());
-        let mut pace = Pace { rests, failures: 0, held_until: None, said: None };
+        let mut pace = StepPlan { rests, failures: 0, held_until: None, said: None };
         while !shutdown.is_requested() {
             let (want, until) = pace.next(Instant::now());
             let Some(batch) = shutdown.or(self.source.next(want, until)).await else { break };
@@ -123,7 +123,7 @@ impl<S: Source> Taking<S> {
         source: S,
         client: Client,
         (metrics, condition): (SourceMetrics, Condition),
-        limits: Limits,
+        limits: LoopTimes,
     ) -> Self {
         let carrier = Carrier::new(client);
         Self { source, carrier, metrics, condition, limits, settled: VecDeque::new(), is_doubtful: false }
@@ -139,7 +139,7 @@ impl<S: Source> Taking<S> {
     }
 
     /// Reports a step, and plans the next one.
-    fn heed(&self, want: Want, report: Report, pace: &mut Pace) {
+    fn heed(&self, want: Want, report: Report, pace: &mut StepPlan) {
         let (seen, now, source) = (self.source.seen(), Instant::now(), self.metrics.name());
         self.metrics.show(&seen);
         if pace.rests.note(seen.resting, now) {
@@ -172,7 +172,7 @@ impl<S: Source> Taking<S> {
     ///
     /// # Errors
     /// The source cannot note the outcomes.
-    async fn carry_out(&mut self, batch: Vec<Recorded<S::Key>>) -> Result<Report, String> {
+    async fn carry_out(&mut self, batch: Vec<HandedOut<S::Key>>) -> Result<Report, String> {
         let mut report = Report { taken: batch.len() as u64, ..Report::default() };
         let (mut resting, mut ended) = (Resting::default(), Ok(()));
         let mut parts = apart(batch).into_iter();
@@ -185,7 +185,7 @@ impl<S: Source> Taking<S> {
             let done = self.part(part, &mut resting, &mut report).boxed();
             ended = watched(&condition, done).await;
         }
-        let left: Vec<_> = parts.flatten().map(|recorded| (recorded.key, Settle::Untried)).collect();
+        let left: Vec<_> = parts.flatten().map(|recorded| (recorded.key, Outcome::Untried)).collect();
         if !left.is_empty() {
             ended = ended.and(self.source.settle(left).await);
         }
@@ -196,23 +196,23 @@ impl<S: Source> Taking<S> {
 
     async fn part(
         &mut self,
-        part: Vec<Recorded<S::Key>>,
+        part: Vec<HandedOut<S::Key>>,
         resting: &mut Resting,
         report: &mut Report,
     ) -> Result<(), String> {
         let (keys, asked): (Vec<_>, Vec<_>) =
             part.into_iter().map(|recorded| (recorded.key, recorded.what)).unzip();
         let mut settled = match self.is_usable().await {
-            Err(why) => vec![Settle::Hold(Fate::NotApplied, why); asked.len()],
+            Err(why) => vec![Outcome::Hold(Fate::NotApplied, why); asked.len()],
             Ok(()) => match &asked[..] {
-                [What::Change(record)] => vec![self.change(&keys[0], record, resting).await?],
+                [RecordContent::Change(record)] => vec![self.change(&keys[0], record, resting).await?],
                 asked => self.call(asked, resting).await,
             },
         };
         if report.done + report.resting == 0 {
             self.judge(&mut settled).await;
         }
-        let over = asked.iter().zip(&settled).filter_map(|(what, settle)| what.carried(settle));
+        let over = asked.iter().zip(&settled).filter_map(|(what, outcome)| what.carried(outcome));
         let (over, of_part) = (over.collect::<Vec<_>>(), Report::of(&settled));
         report.add(&of_part);
         self.source.settle(keys.into_iter().zip(settled).collect()).await?;
@@ -247,9 +247,9 @@ impl<S: Source> Taking<S> {
         key: &S::Key,
         record: &GroupRecord,
         resting: &mut Resting,
-    ) -> Result<Settle, String> {
+    ) -> Result<Outcome, String> {
         if resting.holds_group(&record.group) {
-            return Ok(Settle::behind());
+            return Ok(Outcome::behind());
         }
         // A cancel of a group may be repeated until a later write is sent.
         if record.fate == Fate::NotApplied && matches!(record.change, GroupChange::Shift { .. }) {
@@ -258,25 +258,25 @@ impl<S: Source> Taking<S> {
         Ok(self.carrier.change(resting, record).await)
     }
 
-    async fn call(&mut self, asked: &[What], resting: &mut Resting) -> Vec<Settle> {
+    async fn call(&mut self, asked: &[RecordContent], resting: &mut Resting) -> Vec<Outcome> {
         let called = timeout(self.limits.deadline, call(&mut self.carrier, asked, resting)).await;
         called.unwrap_or_else(|_| {
             let why = format!("a batch was not carried out within {:?}", self.limits.deadline);
-            vec![Settle::Hold(Fate::Unknown, why); asked.len()]
+            vec![Outcome::Hold(Fate::Unknown, why); asked.len()]
         })
     }
 
     /// If some writes rest and none is carried out, the whole Redis may be unusable: then all writes are held.
-    async fn judge(&mut self, settled: &mut [Settle]) {
-        let is_other = |settle: &Settle| matches!(settle, Settle::Hold(..) | Settle::Done);
-        let rests = settled.iter().any(|settle| matches!(settle, Settle::Rest(..)));
+    async fn judge(&mut self, settled: &mut [Outcome]) {
+        let is_other = |outcome: &Outcome| matches!(outcome, Outcome::Hold(..) | Outcome::Done);
+        let rests = settled.iter().any(|outcome| matches!(outcome, Outcome::Rest(..)));
         if !rests || settled.iter().any(is_other) {
             return;
         }
         let Err(error) = self.carrier.probe().await else { return };
-        for settle in settled {
-            if let Settle::Rest(fate, _) = settle {
-                *settle = Settle::Hold(*fate, error.to_string());
+        for outcome in settled {
+            if let Outcome::Rest(fate, _) = outcome {
+                *outcome = Outcome::Hold(*fate, error.to_string());
             }
         }
     }
@@ -284,24 +284,24 @@ impl<S: Source> Taking<S> {
 
 /// Carries out the writes of a part. In a part that ran to the end, an untried write rests behind another write of the
 /// message.
-async fn call(carrier: &mut Carrier, asked: &[What], resting: &mut Resting) -> Vec<Settle> {
+async fn call(carrier: &mut Carrier, asked: &[RecordContent], resting: &mut Resting) -> Vec<Outcome> {
     let (mut writes, mut places) = (Vec::new(), Vec::new());
-    let mut settled: Vec<Settle> = Vec::with_capacity(asked.len());
+    let mut settled: Vec<Outcome> = Vec::with_capacity(asked.len());
     for (place, what) in asked.iter().enumerate() {
         settled.push(match what {
-            What::Write(write) => {
+            RecordContent::Write(write) => {
                 writes.push(write);
                 places.push(place);
-                Settle::Untried
+                Outcome::Untried
             }
-            What::Behind | What::Change(_) => Settle::behind(),
-            What::Unfit(why) => Settle::Reject(why.clone()),
+            RecordContent::Behind | RecordContent::Change(_) => Outcome::behind(),
+            RecordContent::Unfit(why) => Outcome::Reject(why.clone()),
         });
     }
     let answers = carrier.carry_out(resting, &writes).await;
-    let is_held = answers.iter().any(|answer| matches!(answer, Settle::Hold(..)));
+    let is_held = answers.iter().any(|answer| matches!(answer, Outcome::Hold(..)));
     for (place, answer) in places.into_iter().zip(answers) {
-        settled[place] = if answer == Settle::Untried && !is_held { Settle::behind() } else { answer };
+        settled[place] = if answer == Outcome::Untried && !is_held { Outcome::behind() } else { answer };
     }
     settled
 }
@@ -316,9 +316,9 @@ async fn watched<T>(condition: &Condition, mut part: impl Future<Output = T> + U
     part.await
 }
 
-// === impl Pace ===
+// === impl StepPlan ===
 
-impl Pace {
+impl StepPlan {
     /// Plans a step: the records to ask for, and the end of the wait for them.
     fn next(&mut self, now: Instant) -> (Want, Instant) {
         let (want, until) = match self.held_until.filter(|until| *until > now) {
@@ -348,13 +348,13 @@ impl SourceLoop {
     }
 }
 
-// === impl What ===
+// === impl RecordContent ===
 
-impl What {
+impl RecordContent {
     /// The answer for Redis to forget once the source has noted the outcome.
-    fn carried(&self, settle: &Settle) -> Option<(Target, RecordId)> {
+    fn carried(&self, outcome: &Outcome) -> Option<(Target, RecordId)> {
         match self {
-            Self::Write(write) if settle.is_over() => write.carried(),
+            Self::Write(write) if outcome.is_over() => write.carried(),
             _ => None,
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::away::Away;
 use crate::groups;
-use crate::outcome::{Settle, of_cancel, of_error, of_put, of_reschedule};
+use crate::outcome::{Outcome, of_cancel, of_error, of_put, of_reschedule};
 use crate::resting::{Resting, message_of};
 use crate::unconfirmed::Unconfirmed;
 use delayq::protocol::{Placement, RecordId, Recorded};
@@ -64,8 +64,8 @@ impl Carrier {
     }
 
     /// Carries out a batch, as far as Redis can be used: writes of a message in order. One answer for each write.
-    pub(crate) async fn carry_out(&mut self, resting: &mut Resting, batch: &[&Write]) -> Vec<Settle> {
-        let mut settled = vec![Settle::Untried; batch.len()];
+    pub(crate) async fn carry_out(&mut self, resting: &mut Resting, batch: &[&Write]) -> Vec<Outcome> {
+        let mut settled = vec![Outcome::Untried; batch.len()];
         let topics = batch.iter().map(|write| Some(&write.record.topic));
         self.unconfirmed.ask_again(&self.producer, topics).await;
         let mut last = Vec::new();
@@ -88,7 +88,7 @@ impl Carrier {
                     None => tried.push(at),
                     Some(why) => {
                         resting.add(record);
-                        settled[at] = Settle::Rest(Fate::NotApplied, why);
+                        settled[at] = Outcome::Rest(Fate::NotApplied, why);
                     }
                 }
             }
@@ -99,18 +99,18 @@ impl Carrier {
                     self.unconfirmed.learn(&self.producer, Some(&write.record.topic), error);
                 }
             }
-            let settle = |answer: Result<Settle, Error>| answer.unwrap_or_else(|error| of_error(&error));
-            let settles: Vec<Settle> = answers.into_iter().map(settle).collect();
-            self.away.learn(&self.producer, &settles).await;
+            let outcome = |answer: Result<Outcome, Error>| answer.unwrap_or_else(|error| of_error(&error));
+            let outcomes: Vec<Outcome> = answers.into_iter().map(outcome).collect();
+            self.away.learn(&self.producer, &outcomes).await;
             let mut has_ended = false;
-            for (at, settle) in tried.into_iter().zip(settles) {
+            for (at, outcome) in tried.into_iter().zip(outcomes) {
                 let record = &batch[at].record;
-                let settle = self.away.judge(settle, || self.places(record));
-                if let Settle::Rest(..) = settle {
+                let outcome = self.away.judge(outcome, || self.places(record));
+                if let Outcome::Rest(..) = outcome {
                     resting.add(record);
                 }
-                has_ended |= matches!(settle, Settle::Hold(..));
-                settled[at] = settle;
+                has_ended |= matches!(outcome, Outcome::Hold(..));
+                settled[at] = outcome;
             }
             if has_ended {
                 return settled;
@@ -122,7 +122,7 @@ impl Carrier {
 
     /// Sends writes that rest for want of a confirmation, each of another message, all at once: only these writes wait
     /// together.
-    async fn send_unconfirmed(&self, batch: &[&Write], which: &[usize], settled: &mut [Settle]) {
+    async fn send_unconfirmed(&self, batch: &[&Write], which: &[usize], settled: &mut [Outcome]) {
         let mut runs = BTreeMap::<_, Vec<usize>>::new();
         for &at in which {
             let record = &batch[at].record;
@@ -139,33 +139,33 @@ impl Carrier {
             for (at, answer) in run.into_iter().zip(answers) {
                 settled[at] = match answer.unwrap_or_else(|error| of_error(&error)) {
                     // All writes that need no confirmation have been carried out.
-                    Settle::Hold(fate, why) => Settle::Rest(fate, why),
-                    settle => settle,
+                    Outcome::Hold(fate, why) => Outcome::Rest(fate, why),
+                    outcome => outcome,
                 };
             }
         }
     }
 
     /// Carries out a change of a group.
-    pub(crate) async fn change(&mut self, resting: &mut Resting, record: &GroupRecord) -> Settle {
+    pub(crate) async fn change(&mut self, resting: &mut Resting, record: &GroupRecord) -> Outcome {
         self.unconfirmed.ask_again(&self.producer, std::iter::once(None)).await;
         let places = || self.producer.client().layout().placement(record.group.as_str());
-        let settle = match self.away.why(places).or_else(|| self.unconfirmed.why(None, places)) {
-            Some(why) => Settle::Rest(Fate::NotApplied, why),
+        let outcome = match self.away.why(places).or_else(|| self.unconfirmed.why(None, places)) {
+            Some(why) => Outcome::Rest(Fate::NotApplied, why),
             None => {
                 let answer = groups::change(&self.producer, record).await;
                 if let Err(error) = &answer {
                     self.unconfirmed.learn(&self.producer, None, error);
                 }
-                let settle = answer.unwrap_or_else(|error| of_error(&error));
-                self.away.learn(&self.producer, std::slice::from_ref(&settle)).await;
-                self.away.judge(settle, places)
+                let outcome = answer.unwrap_or_else(|error| of_error(&error));
+                self.away.learn(&self.producer, std::slice::from_ref(&outcome)).await;
+                self.away.judge(outcome, places)
             }
         };
-        if let Settle::Rest(..) = settle {
+        if let Outcome::Rest(..) = outcome {
             resting.add_group(&record.group);
         }
-        settle
+        outcome
     }
 
     /// Lets Redis forget the answers to writes that the source has noted. After a failure, the answers expire within a
@@ -203,7 +203,7 @@ fn runs(batch: &[&Write]) -> Vec<Vec<usize>> {
 }
 
 /// Calls Redis for a run: the outcome of each write, or the error.
-async fn call(producer: &Producer, run: &[&Write]) -> Vec<Result<Settle, Error>> {
+async fn call(producer: &Producer, run: &[&Write]) -> Vec<Result<Outcome, Error>> {
     let now = delayq_service::host_now();
     let (mut puts, mut cancels, mut moves, mut topic) = (Vec::new(), Vec::new(), Vec::new(), None);
     let records: Vec<Option<RecordId>> = run.iter().map(|write| write.id).collect();

@@ -7,12 +7,12 @@ use tokio::sync::Notify;
 /// A fixed number of answers, each at its index.
 #[derive(Debug)]
 pub struct Answers<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<Arrivals<T>>,
     complete: Notify,
 }
 
 #[derive(Debug)]
-struct State<T> {
+struct Arrivals<T> {
     known: Vec<bool>,
     missing: usize,
     fresh: Vec<(usize, T)>,
@@ -24,7 +24,7 @@ impl<T> Answers<T> {
     /// Creates a collection without answers.
     #[must_use]
     pub fn new(count: usize) -> Arc<Self> {
-        let state = State { known: vec![false; count], missing: count, fresh: Vec::with_capacity(count) };
+        let state = Arrivals { known: vec![false; count], missing: count, fresh: Vec::with_capacity(count) };
         let answers = Self { state: Mutex::new(state), complete: Notify::new() };
         if count == 0 {
             answers.complete.notify_one();
@@ -61,7 +61,7 @@ impl<T> Answers<T> {
         self.complete.notified().await;
     }
 
-    fn state(&self) -> MutexGuard<'_, State<T>> {
+    fn state(&self) -> MutexGuard<'_, Arrivals<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

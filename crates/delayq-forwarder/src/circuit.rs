@@ -30,17 +30,17 @@ pub(crate) struct CircuitSettings {
 #[derive(Clone, Debug)]
 pub(crate) struct Circuit {
     settings: CircuitSettings,
-    state: State,
+    state: BreakerState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum BreakerState {
     Closed { failures: u32, rejected: u32 },
     Open { until: Instant, rest: Duration, braked: bool },
     HalfOpen { rest: Duration, braked: bool },
 }
 
-const CLOSED: State = State::Closed { failures: 0, rejected: 0 };
+const CLOSED: BreakerState = BreakerState::Closed { failures: 0, rejected: 0 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pass {
@@ -70,29 +70,29 @@ impl Circuit {
     /// For a destination that could not be checked. The first probe is due immediately.
     #[must_use]
     pub(crate) const fn open(settings: CircuitSettings, now: Instant) -> Self {
-        Self { settings, state: State::Open { until: now, rest: settings.first_rest, braked: false } }
+        Self { settings, state: BreakerState::Open { until: now, rest: settings.first_rest, braked: false } }
     }
 
     #[must_use]
     pub(crate) fn pass(&self, now: Instant) -> Pass {
         match self.state {
-            State::Closed { .. } => Pass::All,
-            State::HalfOpen { .. } => Pass::None(None),
-            State::Open { until, .. } if now >= until => Pass::Probe,
-            State::Open { until, .. } => Pass::None(Some(until)),
+            BreakerState::Closed { .. } => Pass::All,
+            BreakerState::HalfOpen { .. } => Pass::None(None),
+            BreakerState::Open { until, .. } if now >= until => Pass::Probe,
+            BreakerState::Open { until, .. } => Pass::None(Some(until)),
         }
     }
 
     /// No message passes until the probe has its outcome.
     pub(crate) fn probing(&mut self) {
-        if let State::Open { rest, braked, .. } = self.state {
-            self.state = State::HalfOpen { rest, braked };
+        if let BreakerState::Open { rest, braked, .. } = self.state {
+            self.state = BreakerState::HalfOpen { rest, braked };
         }
     }
 
     pub(crate) fn unprobed(&mut self, now: Instant) {
-        if let State::HalfOpen { rest, braked } = self.state {
-            self.state = State::Open { until: now, rest, braked };
+        if let BreakerState::HalfOpen { rest, braked } = self.state {
+            self.state = BreakerState::Open { until: now, rest, braked };
         }
     }
 
@@ -103,47 +103,50 @@ impl Circuit {
             _ if evidence.took => CLOSED,
             _ if evidence.is_empty() => before,
             // A batch sent before the circuit opened adds no evidence.
-            State::Open { .. } => before,
+            BreakerState::Open { .. } => before,
             _ if !evidence.failed() => self.rejected(evidence, now),
-            State::HalfOpen { rest, .. } => self.opened(self.longer(rest), evidence, now, false),
-            State::Closed { failures, rejected } => {
+            BreakerState::HalfOpen { rest, .. } => self.opened(self.longer(rest), evidence, now, false),
+            BreakerState::Closed { failures, rejected } => {
                 let failures = failures.saturating_add(evidence.unclear);
                 if evidence.down || failures >= self.settings.failures {
                     self.opened(self.settings.first_rest, evidence, now, false)
                 } else {
-                    State::Closed { failures, rejected: rejected.saturating_add(evidence.rejected) }
+                    BreakerState::Closed { failures, rejected: rejected.saturating_add(evidence.rejected) }
                 }
             }
         };
         std::mem::discriminant(&before) != std::mem::discriminant(&self.state)
     }
 
-    fn rejected(&self, evidence: Evidence, now: Instant) -> State {
+    fn rejected(&self, evidence: Evidence, now: Instant) -> BreakerState {
         let (before, rest) = match self.state {
-            State::HalfOpen { rest, braked: true } => (u32::MAX, self.longer(rest)),
-            State::Closed { rejected, .. } => (rejected, self.settings.first_rest),
+            BreakerState::HalfOpen { rest, braked: true } => (u32::MAX, self.longer(rest)),
+            BreakerState::Closed { rejected, .. } => (rejected, self.settings.first_rest),
             _ => (0, self.settings.first_rest),
         };
         let rejected = before.saturating_add(evidence.rejected);
         if self.settings.max_burials > 0 && rejected >= self.settings.max_burials {
             return self.opened(rest, evidence, now, true);
         }
-        State::Closed { failures: 0, rejected }
+        BreakerState::Closed { failures: 0, rejected }
     }
 
     #[must_use]
     pub(crate) const fn burials_left(&self) -> u32 {
         match (self.settings.max_burials, self.state) {
             (0, _) => u32::MAX,
-            (max, State::Closed { rejected, .. }) => max.saturating_sub(rejected),
-            (_, State::Open { braked: true, .. } | State::HalfOpen { braked: true, .. }) => 0,
+            (max, BreakerState::Closed { rejected, .. }) => max.saturating_sub(rejected),
+            (_, BreakerState::Open { braked: true, .. } | BreakerState::HalfOpen { braked: true, .. }) => 0,
             (max, _) => max,
         }
     }
 
     #[must_use]
     pub(crate) const fn is_braked(&self) -> bool {
-        matches!(self.state, State::Open { braked: true, .. } | State::HalfOpen { braked: true, .. })
+        matches!(
+            self.state,
+            BreakerState::Open { braked: true, .. } | BreakerState::HalfOpen { braked: true, .. }
+        )
     }
 
     #[must_use]
@@ -155,9 +158,9 @@ impl Circuit {
     #[must_use]
     pub(crate) const fn number(&self) -> i64 {
         match self.state {
-            State::Closed { .. } => 0,
-            State::HalfOpen { .. } => 1,
-            State::Open { .. } => 2,
+            BreakerState::Closed { .. } => 0,
+            BreakerState::HalfOpen { .. } => 1,
+            BreakerState::Open { .. } => 2,
         }
     }
 
@@ -165,9 +168,9 @@ impl Circuit {
         (rest * 2).min(self.settings.longest_rest)
     }
 
-    fn opened(&self, rest: Duration, evidence: Evidence, now: Instant, braked: bool) -> State {
+    fn opened(&self, rest: Duration, evidence: Evidence, now: Instant, braked: bool) -> BreakerState {
         let asked = evidence.retry_after.unwrap_or_default().min(self.settings.longest_rest);
-        State::Open { until: now + rest.max(asked), rest, braked }
+        BreakerState::Open { until: now + rest.max(asked), rest, braked }
     }
 }
 

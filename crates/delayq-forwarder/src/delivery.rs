@@ -3,24 +3,24 @@
 //! Confirmed messages are settled while the rest of the batch waits: one partition without a leader must neither hold
 //! up nor forget the messages of other partitions.
 
+mod batch;
 mod load;
 mod verdicts;
 
+pub(crate) use batch::LaneBatch;
+
 use crate::context::{Context, Freed};
-use crate::lane::Lane;
-use crate::lane_state::TopicRoutes;
 use crate::pace::Measure;
 use crate::settle::{Verdict, settle};
 use crate::stats::Late;
 use crate::traced::Delivery;
 use crate::{Outcome, Outcomes, Parcel};
-use delayq::protocol::{Receipt, Reservation, UnixMicros};
+use delayq::protocol::{Receipt, UnixMicros};
 use delayq_service::{TRACEPARENT, TraceParent};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use load::{Item, Load};
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::{Interval, MissedTickBehavior, interval_at, timeout};
 
@@ -30,41 +30,28 @@ const GUARD: u32 = 3;
 /// Interval at which confirmed messages are settled while the rest of the batch waits.
 const SETTLE_EVERY: Duration = Duration::from_millis(100);
 
-pub(crate) struct Batch {
-    pub(crate) lane_number: usize,
-    pub(crate) lane: Arc<Lane>,
-    pub(crate) messages: Vec<Reservation>,
-    pub(crate) bytes: usize,
-    pub(crate) routes: TopicRoutes,
-    pub(crate) probe: bool,
-    /// Time of the reserve, by Redis's clock and by this host's.
-    pub(crate) reserved: (UnixMicros, Instant),
-    /// Messages that the lane had delivered before this batch.
-    pub(crate) delivered_before: u64,
-}
-
 pub(crate) struct Report {
     pub(crate) freed: Freed,
     /// `None`: nothing was sent.
     pub(crate) measure: Option<Measure>,
 }
 
-struct Progress {
+struct SinkCall {
     started: Instant,
     /// The message of each parcel, at the parcel's index.
     items: Vec<Item>,
     measure: Measure,
 }
 
-// === impl Batch ===
+// === impl LaneBatch ===
 
-impl Batch {
+impl LaneBatch {
     pub(crate) async fn run(mut self, context: Context) -> Report {
         let (messages, sink) = (std::mem::take(&mut self.messages), self.lane.to.name.clone());
         let count = messages.len();
         context.stats.in_flight(&sink, count as i64);
         let (load, items) = Load::new(&self, messages, &context.traces);
-        let mut progress = Progress::new(items, self.delivered_before);
+        let mut progress = SinkCall::new(items, self.delivered_before);
         if !progress.items.is_empty() {
             self.deliver(&context, &load.parcels, &mut progress).await;
         }
@@ -83,7 +70,7 @@ impl Batch {
 
     /// Meanwhile extends leases and settles confirmed messages. On return every item has an outcome unless a
     /// drain interrupted the delivery.
-    async fn deliver(&self, context: &Context, parcels: &[Parcel], progress: &mut Progress) {
+    async fn deliver(&self, context: &Context, parcels: &[Parcel], progress: &mut SinkCall) {
         let to = &self.lane.to;
         let outcomes = Outcomes::new(parcels.len());
         let work = async {
@@ -119,9 +106,9 @@ impl Batch {
         context.stats.count(&to.name, progress.items.iter().filter_map(|item| item.outcome.as_ref()));
     }
 
-    fn note(&self, context: &Context, parcels: &[Parcel], progress: &mut Progress, outcomes: &Outcomes) {
+    fn note(&self, context: &Context, parcels: &[Parcel], progress: &mut SinkCall, outcomes: &Outcomes) {
         let (now, sink) = (Instant::now(), &self.lane.to.name);
-        let Progress { started, items, measure } = progress;
+        let SinkCall { started, items, measure } = progress;
         let (redis_clock, clock) = self.reserved;
         let confirmed =
             UnixMicros(redis_clock.0 + u64::try_from((now - clock).as_micros()).unwrap_or(u64::MAX));
@@ -163,9 +150,9 @@ fn every(period: Duration) -> Interval {
     every
 }
 
-// === impl Progress ===
+// === impl SinkCall ===
 
-impl Progress {
+impl SinkCall {
     fn new(items: Vec<Item>, before: u64) -> Self {
         Self { started: Instant::now(), items, measure: Measure { before, ..Measure::default() } }
     }

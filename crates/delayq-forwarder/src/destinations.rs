@@ -20,17 +20,17 @@ pub(crate) type Sinks = BTreeMap<String, Arc<NamedSink>>;
 
 /// `None` for a destination that depends on the message.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Target {
+pub(crate) struct SinkTarget {
     pub(crate) sink: String,
     pub(crate) destination: Option<String>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Checked {
-    pub(crate) fit: BTreeSet<Target>,
+    pub(crate) fit: BTreeSet<SinkTarget>,
     /// Settings that may lose messages, possibly on purpose.
-    pub(crate) warnings: Vec<(Target, String)>,
-    pub(crate) waiting: Vec<(Target, String)>,
+    pub(crate) warnings: Vec<(SinkTarget, String)>,
+    pub(crate) waiting: Vec<(SinkTarget, String)>,
 }
 
 /// Checks every destination of a configuration as the start of a forwarder does, and delivers nothing. Returns the
@@ -56,7 +56,7 @@ pub(crate) fn make(settings: &Settings, redis: &RedisConfig) -> Result<Sinks, Fa
     for (name, config) in &settings.sinks {
         match maker.make(config) {
             Ok(sink) => drop(sinks.insert(name.clone(), Arc::new(NamedSink::new(name, sink, config)))),
-            Err(why) => faults.push((&SINK_UNUSABLE, settings.sentence(&Target::sink(name), &why))),
+            Err(why) => faults.push((&SINK_UNUSABLE, settings.sentence(&SinkTarget::sink(name), &why))),
         }
     }
     join(faults).map_or(Ok(sinks), Err)
@@ -68,11 +68,11 @@ pub(crate) fn make(settings: &Settings, redis: &RedisConfig) -> Result<Sinks, Fa
 /// All destinations that are unsafe, and all required destinations that cannot be reached.
 pub(crate) async fn check(settings: &Settings, sinks: &Sinks, routes: &Routes) -> Result<Checked, Fault> {
     let (mut checked, mut faults) = (Checked::default(), Vec::new());
-    let servers = sinks.keys().map(|name| Target::sink(name)).collect();
+    let servers = sinks.keys().map(|name| SinkTarget::sink(name)).collect();
     check_all(settings, sinks, servers, &mut checked, &mut faults).await;
     let destination = |(sink, to): (&str, Option<&str>)| {
-        let destination = to.filter(|_| checked.fit.contains(&Target::sink(sink)))?;
-        Some(Target { destination: Some(destination.to_owned()), ..Target::sink(sink) })
+        let destination = to.filter(|_| checked.fit.contains(&SinkTarget::sink(sink)))?;
+        Some(SinkTarget { destination: Some(destination.to_owned()), ..SinkTarget::sink(sink) })
     };
     let destinations = routes.fixed().filter_map(destination).collect();
     check_all(settings, sinks, destinations, &mut checked, &mut faults).await;
@@ -82,7 +82,7 @@ pub(crate) async fn check(settings: &Settings, sinks: &Sinks, routes: &Routes) -
 async fn check_all(
     settings: &Settings,
     sinks: &Sinks,
-    targets: BTreeSet<Target>,
+    targets: BTreeSet<SinkTarget>,
     checked: &mut Checked,
     faults: &mut Vec<(&'static Code, String)>,
 ) {
@@ -122,9 +122,9 @@ fn join(mut faults: Vec<(&'static Code, String)>) -> Option<Fault> {
     }
 }
 
-// === impl Target ===
+// === impl SinkTarget ===
 
-impl Target {
+impl SinkTarget {
     fn sink(name: &str) -> Self {
         Self { sink: name.to_owned(), destination: None }
     }
@@ -133,7 +133,7 @@ impl Target {
 // === impl Settings ===
 
 impl Settings {
-    fn sentence(&self, Target { sink: name, destination }: &Target, why: &str) -> String {
+    fn sentence(&self, SinkTarget { sink: name, destination }: &SinkTarget, why: &str) -> String {
         let sink = format!("sinks.{name}");
         let Some(destination) = destination else {
             return self.locations.say(&sink, &format!("{sink}: {why}"));

@@ -9,8 +9,9 @@
 //! (*hot*): the ready channel named the shard, or a reserve returned as many messages as allowed.
 
 mod asking;
-mod board;
+mod built;
 mod judge;
+mod lane_table;
 mod polls;
 mod refused;
 mod run;
@@ -19,15 +20,15 @@ mod unrouted;
 
 use crate::codes::SINK_UNUSABLE;
 use crate::config::Settings;
-use crate::destinations::{self, Checked, Target};
+use crate::destinations::{self, Checked, SinkTarget};
 use crate::lane::NamedSink;
 use crate::routes::Routes;
 use crate::stats::Stats;
+use built::Built;
 use delayq::Client;
-use delayq::protocol::Growth;
 use delayq_service::config::RedisConfig;
-use delayq_service::{Condition, Fault, Metrics, Readiness, Shutdown, Traces};
-use std::collections::{BTreeMap, BTreeSet};
+use delayq_service::{Fault, Metrics, Readiness, Shutdown, Traces};
+use run::Run;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,21 +50,7 @@ pub struct Deps {
 }
 
 /// A forwarder, built but not running.
-pub struct Forwarder {
-    client: Client,
-    settings: Settings,
-    sinks: BTreeMap<String, Arc<NamedSink>>,
-    routes: Routes,
-    checked: BTreeSet<Target>,
-    stats: Stats,
-    traces: Traces,
-    condition: Condition,
-    /// False while a brake keeps a destination at rest.
-    destinations: Condition,
-    /// Reports whether ready messages move, and that the loop is alive.
-    readiness: Readiness,
-    growth: Growth,
-}
+pub struct Forwarder(Built);
 
 /// Creates the sinks, resolves the routes and checks every known destination. Starts nothing.
 ///
@@ -74,10 +61,10 @@ pub async fn build(settings: Settings, deps: Deps) -> Result<Forwarder, Fault> {
     let sinks = destinations::make(&settings, &deps.redis)?;
     let routes = Routes::new(&settings).map_err(|message| Fault::new(&SINK_UNUSABLE, message))?;
     let Checked { fit, warnings, waiting } = destinations::check(&settings, &sinks, &routes).await?;
-    for (Target { sink, destination }, warning) in warnings {
+    for (SinkTarget { sink, destination }, warning) in warnings {
         tracing::warn!(sink, destination, "{warning}");
     }
-    for (Target { sink, destination }, why) in waiting {
+    for (SinkTarget { sink, destination }, why) in waiting {
         tracing::warn!(sink, destination, why, "not available yet: messages wait");
     }
     let stats = Stats::new(&deps.metrics);
@@ -85,7 +72,7 @@ pub async fn build(settings: Settings, deps: Deps) -> Result<Forwarder, Fault> {
     let condition = deps.readiness.condition("forwarder");
     let destinations = deps.readiness.condition("destinations");
     destinations.ready();
-    Ok(Forwarder {
+    Ok(Forwarder(Built {
         growth: deps.client.growth(),
         client: deps.client,
         settings,
@@ -97,7 +84,7 @@ pub async fn build(settings: Settings, deps: Deps) -> Result<Forwarder, Fault> {
         condition,
         destinations,
         readiness: deps.readiness,
-    })
+    }))
 }
 
 // === impl Forwarder ===
@@ -105,7 +92,7 @@ pub async fn build(settings: Settings, deps: Deps) -> Result<Forwarder, Fault> {
 impl Forwarder {
     /// Names and kinds of the sinks, for an announcement.
     pub fn sinks(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.sinks.iter().map(|(name, sink)| (name.as_str(), sink.kind))
+        self.0.sinks.iter().map(|(name, sink)| (name.as_str(), sink.kind))
     }
 
     /// Forwards until shutdown; then finishes deliveries in flight, releases all other messages, and closes the sinks.
@@ -113,8 +100,8 @@ impl Forwarder {
     /// # Errors
     /// The deployment does not exist in this Redis.
     pub async fn run(self, shutdown: Shutdown) -> Result<(), Fault> {
-        let sinks: Vec<Arc<NamedSink>> = self.sinks.values().cloned().collect();
-        let mut run = run::Run::new(self);
+        let sinks: Vec<Arc<NamedSink>> = self.0.sinks.values().cloned().collect();
+        let mut run = Run::new(self.0);
         let ended = run.until(&shutdown).await;
         run.drain().await;
         for to in sinks {

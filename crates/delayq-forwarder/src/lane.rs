@@ -46,7 +46,7 @@ struct Circuits {
 
 /// For the messages of one destination.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Judgement {
+pub(crate) struct Conclusion {
     pub(crate) evidence: Evidence,
     pub(crate) rest: Option<Duration>,
     pub(crate) burials: u32,
@@ -146,7 +146,7 @@ impl Lane {
         unencoded: &[&Outcome],
         probe: bool,
         now: Instant,
-    ) -> (Vec<Judgement>, Judgement) {
+    ) -> (Vec<Conclusion>, Conclusion) {
         let each: Vec<Evidence> =
             batch.iter().map(|(_, outcomes)| Evidence::of(outcomes.iter().copied())).collect();
         let mut whole = match self.fixed {
@@ -167,10 +167,10 @@ impl Lane {
             };
             let may = if evidence.took { u32::MAX } else { own.burials.min(burials) };
             burials = burials.saturating_sub(may.min(evidence.rejected));
-            Judgement { evidence, rest: own.rest.max(whole.rest), burials: may }
+            Conclusion { evidence, rest: own.rest.max(whole.rest), burials: may }
         };
         let judgements = batch.iter().zip(each).map(judge).collect();
-        (judgements, Judgement { burials, ..whole })
+        (judgements, Conclusion { burials, ..whole })
     }
 
     fn judge_whole<'o>(
@@ -178,7 +178,7 @@ impl Lane {
         evidence: Evidence,
         outcomes: impl Iterator<Item = &'o Outcome>,
         now: Instant,
-    ) -> Judgement {
+    ) -> Conclusion {
         let mut circuits = self.circuits();
         let burials = if evidence.took { u32::MAX } else { circuits.whole.burials_left() };
         let changed = circuits.whole.judge(evidence, now);
@@ -188,7 +188,7 @@ impl Lane {
         if changed {
             self.announce(self.label(), outcomes, rest, braked);
         }
-        Judgement { evidence, rest, burials }
+        Conclusion { evidence, rest, burials }
     }
 
     fn judge_one(
@@ -197,22 +197,22 @@ impl Lane {
         outcomes: &[&Outcome],
         evidence: Evidence,
         now: Instant,
-    ) -> Judgement {
+    ) -> Conclusion {
         let mut circuits = self.circuits();
         if evidence.is_empty() {
             circuits.failing.get_mut(destination).into_iter().for_each(|circuit| circuit.unprobed(now));
-            return Judgement { evidence, rest: None, burials: 0 };
+            return Conclusion { evidence, rest: None, burials: 0 };
         }
         if evidence.took {
             if circuits.failing.forget(destination).is_some_and(|circuit| circuit.rests(now)) {
                 self.announce(destination, outcomes.iter().copied(), None, false);
             }
-            return Judgement { evidence, rest: None, burials: u32::MAX };
+            return Conclusion { evidence, rest: None, burials: u32::MAX };
         }
         let Some(circuit) = circuits.failing.entry(destination, self.settings, now) else {
             // The table of failing destinations is full: the server's circuit decides.
             let burials = Circuit::new(self.settings).burials_left();
-            return Judgement { evidence, rest: None, burials };
+            return Conclusion { evidence, rest: None, burials };
         };
         let burials = circuit.burials_left();
         let changed = circuit.judge(evidence, now);
@@ -220,7 +220,7 @@ impl Lane {
         if changed {
             self.announce(destination, outcomes.iter().copied(), rest, braked);
         }
-        Judgement { evidence, rest, burials }
+        Conclusion { evidence, rest, burials }
     }
 
     fn announce<'o>(

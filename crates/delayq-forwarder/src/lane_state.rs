@@ -19,12 +19,12 @@ const MIN_SHARDS: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pipeline {
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<ShardPart>,
     pub(crate) max_bytes: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct ShardPart {
     pub(crate) shard: ShardId,
     pub(crate) max: u16,
     pub(crate) topics: Vec<usize>,
@@ -143,7 +143,7 @@ impl LaneState {
     }
 
     /// For due topics, in order from `first`.
-    fn part(&mut self, shard: ShardId, max: u16, first: usize, now: Instant) -> Part {
+    fn part(&mut self, shard: ShardId, max: u16, first: usize, now: Instant) -> ShardPart {
         let hot = self.hot.get_mut(&shard).expect("only hot shards are asked");
         let topics = hot.take(first, now);
         if hot.first.is_none() {
@@ -153,7 +153,7 @@ impl LaneState {
         self.asked.insert(shard);
         self.in_flight += usize::from(max);
         self.pace.asked(usize::from(max), now);
-        Part { shard, max, topics }
+        ShardPart { shard, max, topics }
     }
 
     pub(crate) fn unprobed(&self, now: Instant) {

@@ -9,11 +9,11 @@ use std::str::FromStr;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pattern {
     text: String,
-    parts: Vec<Part>,
+    parts: Vec<PatternPart>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum PatternPart {
     Char(char),
     /// `?`
     One,
@@ -29,7 +29,7 @@ impl Pattern {
     /// Tells whether the pattern matches this topic.
     #[must_use]
     pub fn matches(&self, topic: &str) -> bool {
-        let chars: Vec<Part> = topic.chars().map(Part::Char).collect();
+        let chars: Vec<PatternPart> = topic.chars().map(PatternPart::Char).collect();
         covers(&self.parts, &chars)
     }
 
@@ -42,7 +42,7 @@ impl Pattern {
     /// The topic, unless the text is a pattern.
     #[must_use]
     pub fn exact(&self) -> Option<&str> {
-        self.parts.iter().all(|part| matches!(part, Part::Char(_))).then_some(self.text.as_str())
+        self.parts.iter().all(|part| matches!(part, PatternPart::Char(_))).then_some(self.text.as_str())
     }
 }
 
@@ -63,11 +63,13 @@ impl FromStr for Pattern {
         let mut parts = Vec::new();
         for c in text.chars() {
             match (c, parts.last()) {
-                ('*', Some(Part::Run)) => *parts.last_mut().expect("there is a last one") = Part::All,
-                ('*', Some(Part::All)) => {}
-                ('*', _) => parts.push(Part::Run),
-                ('?', _) => parts.push(Part::One),
-                (c, _) if c.is_ascii_alphanumeric() || "._-/".contains(c) => parts.push(Part::Char(c)),
+                ('*', Some(PatternPart::Run)) => {
+                    *parts.last_mut().expect("there is a last one") = PatternPart::All
+                }
+                ('*', Some(PatternPart::All)) => {}
+                ('*', _) => parts.push(PatternPart::Run),
+                ('?', _) => parts.push(PatternPart::One),
+                (c, _) if c.is_ascii_alphanumeric() || "._-/".contains(c) => parts.push(PatternPart::Char(c)),
                 (c, _) => {
                     return Err(format!(
                         "no topic matches `{text}`: {c:?} cannot be in one; use letters, digits, . _ - / and the \
@@ -76,7 +78,8 @@ impl FromStr for Pattern {
                 }
             }
         }
-        let least = parts.iter().filter(|part| matches!(part, Part::Char(_) | Part::One)).count();
+        let least =
+            parts.iter().filter(|part| matches!(part, PatternPart::Char(_) | PatternPart::One)).count();
         if least > delayq::Topic::MAX_BYTES {
             return Err(format!("no topic matches `{text}`: topics are shorter than {least} characters"));
         }
@@ -87,23 +90,24 @@ impl FromStr for Pattern {
 delayq_service::written!(Pattern, "a topic or a pattern of topics, such as \"orders.*\"");
 
 /// Dynamic programming over the parts: without recursion no pattern is slow.
-fn covers(pattern: &[Part], parts: &[Part]) -> bool {
+fn covers(pattern: &[PatternPart], parts: &[PatternPart]) -> bool {
     let mut taken = vec![false; parts.len() + 1];
     taken[0] = true;
     for &wanted in pattern {
         let mut next = vec![false; parts.len() + 1];
         match wanted {
-            Part::Run | Part::All => {
+            PatternPart::Run | PatternPart::All => {
                 next[0] = taken[0];
                 for (i, &part) in parts.iter().enumerate() {
-                    let absorbs = wanted == Part::All || !matches!(part, Part::All | Part::Char('/'));
+                    let absorbs = wanted == PatternPart::All
+                        || !matches!(part, PatternPart::All | PatternPart::Char('/'));
                     next[i + 1] = taken[i + 1] || (next[i] && absorbs);
                 }
             }
-            Part::One | Part::Char(_) => {
+            PatternPart::One | PatternPart::Char(_) => {
                 for (i, &part) in parts.iter().enumerate() {
-                    let takes =
-                        part == wanted || (wanted == Part::One && matches!(part, Part::Char(c) if c != '/'));
+                    let takes = part == wanted
+                        || (wanted == PatternPart::One && matches!(part, PatternPart::Char(c) if c != '/'));
                     next[i + 1] = taken[i] && takes;
                 }
             }

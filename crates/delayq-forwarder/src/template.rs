@@ -19,11 +19,11 @@ pub(crate) enum Variable {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     text: String,
-    parts: Vec<Part>,
+    parts: Vec<TemplatePart>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum TemplatePart {
     Text(String),
     Variable(Variable),
 }
@@ -36,7 +36,7 @@ impl Template {
     pub fn fixed(&self) -> Option<&str> {
         match self.parts.as_slice() {
             [] => Some(""),
-            [Part::Text(text)] => Some(text),
+            [TemplatePart::Text(text)] => Some(text),
             _ => None,
         }
     }
@@ -46,8 +46,8 @@ impl Template {
         let mut out = String::new();
         for part in &self.parts {
             match part {
-                Part::Text(text) => out.push_str(text),
-                Part::Variable(variable) => {
+                TemplatePart::Text(text) => out.push_str(text),
+                TemplatePart::Variable(variable) => {
                     out.push_str(&variable.value(about, headers).ok_or_else(|| variable.clone())?);
                 }
             }
@@ -58,19 +58,19 @@ impl Template {
     /// Fills in the topic, the only value known before there is a message.
     #[must_use]
     pub fn of_topic(&self, topic: &str) -> Self {
-        let mut parts: Vec<Part> = Vec::new();
+        let mut parts: Vec<TemplatePart> = Vec::new();
         for part in &self.parts {
             let text = match part {
-                Part::Variable(Variable::Topic) => topic,
-                Part::Text(text) => text,
-                Part::Variable(_) => {
+                TemplatePart::Variable(Variable::Topic) => topic,
+                TemplatePart::Text(text) => text,
+                TemplatePart::Variable(_) => {
                     parts.push(part.clone());
                     continue;
                 }
             };
             match parts.last_mut() {
-                Some(Part::Text(before)) => before.push_str(text),
-                _ => parts.push(Part::Text(text.to_owned())),
+                Some(TemplatePart::Text(before)) => before.push_str(text),
+                _ => parts.push(TemplatePart::Text(text.to_owned())),
             }
         }
         Self { text: self.text.clone(), parts }
@@ -79,9 +79,9 @@ impl Template {
     /// Distinguishes destinations before there is a message: the text with variables in braces.
     #[must_use]
     pub fn outline(&self) -> String {
-        let part = |part: &Part| match part {
-            Part::Text(text) => text.clone(),
-            Part::Variable(variable) => variable.to_string(),
+        let part = |part: &TemplatePart| match part {
+            TemplatePart::Text(text) => text.clone(),
+            TemplatePart::Variable(variable) => variable.to_string(),
         };
         self.parts.iter().map(part).collect()
     }
@@ -110,15 +110,15 @@ impl FromStr for Template {
                     return Err(format!("`{text}` does not close a brace; write {{{{ for a literal brace"));
                 };
                 if !plain.is_empty() {
-                    parts.push(Part::Text(std::mem::take(&mut plain)));
+                    parts.push(TemplatePart::Text(std::mem::take(&mut plain)));
                 }
-                parts.push(Part::Variable(Variable::new(name)?));
+                parts.push(TemplatePart::Variable(Variable::new(name)?));
                 rest = after;
             }
         }
         plain.push_str(rest);
         if !plain.is_empty() {
-            parts.push(Part::Text(plain));
+            parts.push(TemplatePart::Text(plain));
         }
         Ok(Self { text: text.to_owned(), parts })
     }

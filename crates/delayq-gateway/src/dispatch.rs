@@ -20,7 +20,7 @@ mod watched;
 pub(crate) use desk::{Wanted, WantedKind};
 pub(crate) use giving_back::GivingBack;
 pub(crate) use handed::Handed;
-pub(crate) use running::Running;
+pub(crate) use running::ReserveTask;
 pub(crate) use watched::watched;
 
 use crate::server::Peer;
@@ -46,7 +46,7 @@ pub(crate) struct Poll {
 // === impl Dispatcher ===
 
 impl Dispatcher {
-    /// Requests wait in these places; the other end is for [`Running`].
+    /// Requests wait in these places; the other end is for [`ReserveTask`].
     pub(crate) fn new(places: Arc<Semaphore>) -> (Self, mpsc::UnboundedReceiver<Waiter>) {
         let (waiters, arriving) = mpsc::unbounded_channel();
         (Self { waiters, places }, arriving)

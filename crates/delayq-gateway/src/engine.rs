@@ -3,12 +3,12 @@
 
 use crate::codes::{BIND, RECEIPT_KEY};
 use crate::config::GatewayConfig;
-use crate::dispatch::{Dispatcher, GivingBack, Running};
+use crate::dispatch::{Dispatcher, GivingBack, ReserveTask};
 use crate::metrics::GatewayMetrics;
 use crate::receipts::Receipts;
 use crate::server::Server;
 use crate::sessions::Sessions;
-use crate::state::{App, Parts};
+use crate::state::{App, AppParts};
 use crate::tls::Tls;
 use crate::tokens::Tokens;
 use axum::Router;
@@ -38,7 +38,7 @@ pub(crate) struct Common {
 
 pub(crate) struct Engine {
     pub(crate) app: App,
-    running: Running,
+    running: ReserveTask,
     giving_back: GivingBack,
 }
 
@@ -64,11 +64,11 @@ impl Common {
         let (back, lost) = mpsc::unbounded_channel();
         // On a separate connection: a reserve waits neither behind settlements nor behind puts.
         let running =
-            Running { holder: Holder::new(client.apart()), receipts: receipts.clone(), arriving, back };
+            ReserveTask { holder: Holder::new(client.apart()), receipts: receipts.clone(), arriving, back };
         let holder = Holder::new(client.clone());
         let giving_back = GivingBack { holder: holder.clone(), lost, metrics: self.metrics.clone() };
         let sessions = Sessions::new(self.tokens.clone(), receipts.clone());
-        let app = App::new(Parts {
+        let app = App::new(AppParts {
             producer: Producer::start(client, ProducerOptions::default()),
             admin,
             holder,

@@ -1,12 +1,14 @@
 //! The parts of a request: names in the path, parameters and the body. An invalid part is refused by name.
 
 mod body;
+mod form;
 mod items;
 mod lines;
 mod query;
 
 use body::MAX_BODY;
 pub(crate) use body::Whole;
+pub(crate) use form::Form;
 pub(crate) use items::Items;
 pub(crate) use lines::Lines;
 pub(crate) use query::Query;
@@ -36,13 +38,6 @@ pub(crate) struct Ask {
     body: Body,
     /// The connection: the way of an answer with a parcel, and the client.
     pub(crate) connection: Option<(Outgoing, Peer)>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    Json,
-    Ndjson,
-    Other,
 }
 
 // === impl Ask ===

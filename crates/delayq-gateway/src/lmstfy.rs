@@ -10,12 +10,14 @@
 
 mod admin;
 mod api;
+mod ask;
 mod call;
 mod config;
 mod consume;
 mod counters;
 mod dead;
 mod end;
+mod exposition;
 mod ids;
 mod job;
 mod keys;
@@ -42,10 +44,10 @@ use counters::Counters;
 use delayq::protocol::MAX_PAYLOAD_BYTES;
 use delayq::{Admin, Client};
 use delayq_service::{Fault, Tasks, host_now};
-use keys::Keys;
+use keys::PoolTokens;
 use secrecy::ExposeSecret as _;
 use sha2::{Digest as _, Sha256};
-use state::{Accounts, Parts};
+use state::{Accounts, LmstfyParts};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -64,13 +66,13 @@ pub(crate) async fn build(
     client: Client,
     pools: Vec<(String, Client)>,
 ) -> Result<Lmstfy, Fault> {
-    let keys = Keys::new(Admin::new(client.clone()));
+    let keys = PoolTokens::new(Admin::new(client.clone()));
     let all = std::iter::once((DEFAULT_POOL.to_owned(), client)).chain(pools);
     // lmstfy takes jobs of a megabyte everywhere.
     let engine =
         |(name, client): (String, Client)| (name, common.engine(client.with_max_payload(MAX_PAYLOAD_BYTES)));
     let engines: Vec<(String, Engine)> = all.map(engine).collect();
-    let state = state::Lmstfy::new(Parts {
+    let state = state::Lmstfy::new(LmstfyParts {
         pools: engines.iter().map(|(name, engine)| (name.clone(), engine.app.clone())).collect(),
         keys,
         checks_tokens: config.check_tokens,

@@ -18,10 +18,10 @@ const WANT: Want<'static> = Want { others: false, ..Want::JUDGED };
 #[derive(Clone)]
 pub(crate) struct Looks {
     deployment: Deployment,
-    latest: Arc<Mutex<Option<Arc<Taken>>>>,
+    latest: Arc<Mutex<Option<Arc<TimedLook>>>>,
 }
 
-pub(crate) struct Taken {
+pub(crate) struct TimedLook {
     pub(crate) look: Look,
     took: Duration,
     at: Instant,
@@ -36,28 +36,28 @@ impl Looks {
 
     /// The latest look, or a new one. Cancel safe: a look continues without the request, so a request with a short deadline
     /// does not have the next one start over.
-    pub(crate) async fn latest(&self) -> Result<Arc<Taken>, Problem> {
+    pub(crate) async fn latest(&self) -> Result<Arc<TimedLook>, Problem> {
         let looks = self.clone();
         let taken = tokio::spawn(async move { looks.fresh().await }).await;
         taken.map_err(|error| Problem::new(Kind::Fault, format!("the look failed: {error}")))
     }
 
-    async fn fresh(&self) -> Arc<Taken> {
+    async fn fresh(&self) -> Arc<TimedLook> {
         let mut latest = self.latest.lock().await;
         if let Some(taken) = latest.as_ref().filter(|taken| taken.is_fresh()) {
             return Arc::clone(taken);
         }
         let started = Instant::now();
         let look = Look::take(&self.deployment, WANT).await;
-        let taken = Arc::new(Taken { look, took: started.elapsed(), at: Instant::now() });
+        let taken = Arc::new(TimedLook { look, took: started.elapsed(), at: Instant::now() });
         *latest = Some(Arc::clone(&taken));
         taken
     }
 }
 
-// === impl Taken ===
+// === impl TimedLook ===
 
-impl Taken {
+impl TimedLook {
     pub(crate) fn age(&self) -> Duration {
         self.at.elapsed()
     }

@@ -24,7 +24,7 @@ struct OfRoute {
 }
 
 #[derive(Debug)]
-pub(crate) struct Counted(Gauge);
+pub(crate) struct GaugeGuard(Gauge);
 
 // === impl GatewayMetrics ===
 
@@ -50,8 +50,8 @@ impl GatewayMetrics {
         self.requests.get_or_create(&OfRoute { route, status }).inc();
     }
 
-    pub(crate) fn connection_opened(&self) -> Counted {
-        Counted::one(&self.connections)
+    pub(crate) fn connection_opened(&self) -> GaugeGuard {
+        GaugeGuard::one(&self.connections)
     }
 
     pub(crate) fn connection_refused(&self) {
@@ -62,8 +62,8 @@ impl GatewayMetrics {
         self.handshakes_failed.inc();
     }
 
-    pub(crate) fn poll_began(&self) -> Counted {
-        Counted::one(&self.polls)
+    pub(crate) fn poll_began(&self) -> GaugeGuard {
+        GaugeGuard::one(&self.polls)
     }
 
     pub(crate) fn given_back(&self, messages: usize) {
@@ -71,16 +71,16 @@ impl GatewayMetrics {
     }
 }
 
-// === impl Counted ===
+// === impl GaugeGuard ===
 
-impl Counted {
+impl GaugeGuard {
     fn one(gauge: &Gauge) -> Self {
         gauge.inc();
         Self(gauge.clone())
     }
 }
 
-impl Drop for Counted {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.dec();
     }

@@ -1,7 +1,7 @@
 //! The OpenAPI document: made of the table of routes and of `schemas.json`, and committed as `openapi.json`.
 
 use crate::problem::Kind;
-use crate::table::{Answers, DEADLINE, MESSAGE_HEADER, ROUTES, Route, Takes, Verb};
+use crate::table::{DEADLINE, MESSAGE_HEADER, Method, ROUTES, Route, RouteAnswers, Takes};
 use delayq::admin::PolicySetting;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -51,13 +51,13 @@ fn policy() -> Value {
     json!({ "type": "object", "properties": settings, "additionalProperties": false })
 }
 
-const fn verb(method: Verb) -> &'static str {
+const fn verb(method: Method) -> &'static str {
     match method {
-        Verb::Get => "get",
-        Verb::Put => "put",
-        Verb::Post => "post",
-        Verb::Patch => "patch",
-        Verb::Delete => "delete",
+        Method::Get => "get",
+        Method::Put => "put",
+        Method::Post => "post",
+        Method::Patch => "patch",
+        Method::Delete => "delete",
     }
 }
 
@@ -131,21 +131,21 @@ fn responses(route: &Route) -> Value {
     let done = |content: Value| json!({ "description": "done", "content": content });
     let mut responses = json!({});
     match route.answers {
-        Answers::Nothing => responses["204"] = json!({ "description": "done" }),
-        Answers::Json(name, statuses) => {
+        RouteAnswers::Nothing => responses["204"] = json!({ "description": "done" }),
+        RouteAnswers::Json(name, statuses) => {
             for status in statuses {
                 responses[status.to_string()] = done(content("application/json", schema(name)));
             }
         }
-        Answers::Lines(name) => responses["200"] = done(content("application/x-ndjson", schema(name))),
-        Answers::Many(name) => {
+        RouteAnswers::Lines(name) => responses["200"] = done(content("application/x-ndjson", schema(name))),
+        RouteAnswers::Many(name) => {
             let item = json!({ "oneOf": [schema(name), schema("Failed")] });
             let array = json!({ "type": "array", "items": item });
             responses["200"] = done(json!({
                 "application/json": { "schema": array }, "application/x-ndjson": { "schema": item },
             }));
         }
-        Answers::Bytes => responses["200"] = done(content("*/*", json!({}))),
+        RouteAnswers::Bytes => responses["200"] = done(content("*/*", json!({}))),
     }
     if route.asks.contains(&"if-none-match") {
         responses["304"] = json!({ "description": "the message is as the tag says" });

@@ -1,5 +1,6 @@
-//! The router, and the answer of each route.
+//! The router.
 
+mod answer;
 mod bulk;
 mod change;
 mod groups;
@@ -18,20 +19,16 @@ mod topics;
 
 use crate::looks::Looks;
 use crate::openapi::DOCUMENT;
-use crate::problem::Problem;
 use crate::state::App;
-use crate::table::{ROUTES, Route, Verb};
+use crate::table::{Method, ROUTES, Route};
 use crate::{guard, page};
-use axum::body::Body;
+use answer::typed;
 use axum::extract::Request;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use axum::{Extension, Router};
-use serde_json::Value;
-
-type Answer = Result<Response, Problem>;
 
 pub(crate) fn router(app: &App, looks: Looks) -> Router {
     let mut router = Router::new();
@@ -51,11 +48,11 @@ pub(crate) fn router(app: &App, looks: Looks) -> Router {
 
 fn endpoint(route: &Route) -> MethodRouter<App> {
     let method = match route.method {
-        Verb::Get => MethodFilter::GET,
-        Verb::Put => MethodFilter::PUT,
-        Verb::Post => MethodFilter::POST,
-        Verb::Patch => MethodFilter::PATCH,
-        Verb::Delete => MethodFilter::DELETE,
+        Method::Get => MethodFilter::GET,
+        Method::Put => MethodFilter::PUT,
+        Method::Post => MethodFilter::POST,
+        Method::Patch => MethodFilter::PATCH,
+        Method::Delete => MethodFilter::DELETE,
     };
     match route.name {
         "putMessage" => on(method, put::under_id),
@@ -103,21 +100,4 @@ fn endpoint(route: &Route) -> MethodRouter<App> {
 
 async fn document() -> Response {
     typed(StatusCode::OK, "application/json", DOCUMENT)
-}
-
-fn json(status: StatusCode, value: &Value) -> Response {
-    typed(status, "application/json", value.to_string())
-}
-
-fn typed(status: StatusCode, kind: &'static str, body: impl Into<Body>) -> Response {
-    let mut response = Response::new(body.into());
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    response
-}
-
-fn nothing() -> Response {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    response
 }

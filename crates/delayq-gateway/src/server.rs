@@ -13,7 +13,7 @@ mod outgoing;
 mod peer;
 mod socket;
 
-pub(crate) use outgoing::{Outgoing, Parcel};
+pub(crate) use outgoing::{Enclosure, Outgoing};
 pub(crate) use peer::Peer;
 
 use crate::config::GatewayConfig;

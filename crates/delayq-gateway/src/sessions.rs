@@ -49,7 +49,7 @@ struct Code {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ended {
+enum NoSession {
     Expired,
     /// The token's line was removed.
     Removed,
@@ -98,8 +98,8 @@ impl Sessions {
     pub(crate) async fn caller(&self, headers: &HeaderMap) -> Result<Option<Caller>, Problem> {
         let Some(cookie) = cookie(headers) else { return Ok(None) };
         origin::check(headers, false)?;
-        let (ends, hash) = read(&self.signer().await?, &cookie, now()).map_err(Ended::problem)?;
-        let token = self.tokens.of_hash(&hash).ok_or_else(|| Ended::Removed.problem())?;
+        let (ends, hash) = read(&self.signer().await?, &cookie, now()).map_err(NoSession::problem)?;
+        let token = self.tokens.of_hash(&hash).ok_or_else(|| NoSession::Removed.problem())?;
         Ok(Some(Caller { ends: Some(ends), ..Caller::of(token) }))
     }
 
@@ -127,7 +127,7 @@ impl Sessions {
             let mut kept = self.code.lock().unwrap_or_else(PoisonError::into_inner);
             kept.take_if(|kept| kept.hash == hash).filter(|kept| Instant::now() < kept.until)
         };
-        let token = token.ok_or_else(|| Ended::Used.problem())?.token;
+        let token = token.ok_or_else(|| NoSession::Used.problem())?.token;
         self.begin_by_hash(&token, headers).await
     }
 
@@ -144,7 +144,7 @@ impl Sessions {
     }
 
     async fn begin_by_hash(&self, hash: &Hash, headers: &HeaderMap) -> Result<(Caller, String), Problem> {
-        let token = self.tokens.of_hash(hash).ok_or_else(|| Ended::Removed.problem())?;
+        let token = self.tokens.of_hash(hash).ok_or_else(|| NoSession::Removed.problem())?;
         let ends = now() + LIFE.as_secs();
         let cookie = written(&self.signer().await?, ends, hash);
         let caller = Caller { ends: Some(UnixMillis::new(ends * 1000)), ..Caller::of(token) };
@@ -190,7 +190,7 @@ fn written(signer: &Signer, ends: u64, hash: &Hash) -> String {
 }
 
 /// Also the hash of the token.
-fn read(signer: &Signer, cookie: &str, now: u64) -> Result<(UnixMillis, Hash), Ended> {
+fn read(signer: &Signer, cookie: &str, now: u64) -> Result<(UnixMillis, Hash), NoSession> {
     let parse = || {
         let (signed, tag) = cookie.rsplit_once('.')?;
         let (ends, hash) = signed.split_once('.')?;
@@ -198,8 +198,8 @@ fn read(signer: &Signer, cookie: &str, now: u64) -> Result<(UnixMillis, Hash), E
         let ends: u64 = ends.parse().ok()?;
         signer.is_tag(tag, signed.as_bytes()).then_some((ends, hash))
     };
-    let (ends, hash) = parse().ok_or(Ended::Unknown)?;
-    if ends <= now { Err(Ended::Expired) } else { Ok((UnixMillis::new(ends * 1000), hash)) }
+    let (ends, hash) = parse().ok_or(NoSession::Unknown)?;
+    if ends <= now { Err(NoSession::Expired) } else { Ok((UnixMillis::new(ends * 1000), hash)) }
 }
 
 /// Seconds since the epoch, by the clock of this host: the cookie is the browser's, and not a message of Redis.
@@ -208,9 +208,9 @@ fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-// === impl Ended ===
+// === impl NoSession ===
 
-impl Ended {
+impl NoSession {
     fn problem(self) -> Problem {
         let reason = match self {
             Self::Expired => "expired",
@@ -236,12 +236,12 @@ mod tests {
         let signer = Signer::new(b"key");
         let written = written(&signer, 100, &[7; 32]);
         assert_eq!(read(&signer, &written, 99), Ok((UnixMillis::new(100_000), [7; 32])));
-        assert_eq!(read(&signer, &written, 100), Err(Ended::Expired));
-        assert_eq!(read(&Signer::new(b"kez"), &written, 99), Err(Ended::Unknown));
+        assert_eq!(read(&signer, &written, 100), Err(NoSession::Expired));
+        assert_eq!(read(&Signer::new(b"kez"), &written, 99), Err(NoSession::Unknown));
         let later = written.replacen("100", "900", 1);
         let other = written.replacen("07", "08", 1);
         for forged in [&later, &other, "", ".", "..", "100.07.", &written[..written.len() - 1]] {
-            assert_eq!(read(&signer, forged, 99), Err(Ended::Unknown), "{forged}");
+            assert_eq!(read(&signer, forged, 99), Err(NoSession::Unknown), "{forged}");
         }
     }
 

@@ -15,9 +15,9 @@ use tokio::sync::Semaphore;
 
 /// Clones share the state.
 #[derive(Clone)]
-pub(crate) struct App(Arc<Parts>);
+pub(crate) struct App(Arc<AppParts>);
 
-pub(crate) struct Parts {
+pub(crate) struct AppParts {
     pub(crate) producer: Producer,
     pub(crate) admin: Admin,
     pub(crate) holder: Holder,
@@ -37,7 +37,7 @@ pub(crate) struct Parts {
 // === impl App ===
 
 impl App {
-    pub(crate) fn new(parts: Parts) -> Self {
+    pub(crate) fn new(parts: AppParts) -> Self {
         Self(Arc::new(parts))
     }
 
@@ -51,9 +51,9 @@ impl App {
 }
 
 impl Deref for App {
-    type Target = Parts;
+    type Target = AppParts;
 
-    fn deref(&self) -> &Parts {
+    fn deref(&self) -> &AppParts {
         &self.0
     }
 }

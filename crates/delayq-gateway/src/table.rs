@@ -15,7 +15,7 @@ pub(crate) const MESSAGE_HEADER: &str = "delayq-header-";
 pub(crate) struct Route {
     /// In metrics and in the document.
     pub(crate) name: &'static str,
-    pub(crate) method: Verb,
+    pub(crate) method: Method,
     pub(crate) path: &'static str,
     pub(crate) summary: &'static str,
     pub(crate) query: &'static [&'static str],
@@ -24,7 +24,7 @@ pub(crate) struct Route {
     /// True if any header that begins with `delayq-header-` is accepted.
     pub(crate) takes_message_headers: bool,
     pub(crate) takes: Takes,
-    pub(crate) answers: Answers,
+    pub(crate) answers: RouteAnswers,
     /// Statuses of refusals, in addition to those of every route.
     pub(crate) refuses: &'static [u16],
     /// True if requests need no token.
@@ -35,7 +35,7 @@ pub(crate) struct Route {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verb {
+pub(crate) enum Method {
     Get,
     Put,
     Post,
@@ -58,7 +58,7 @@ pub(crate) enum Takes {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answers {
+pub(crate) enum RouteAnswers {
     /// 204
     Nothing,
     /// JSON of this schema, with these statuses.
@@ -76,7 +76,7 @@ pub(crate) enum Answers {
 impl Route {
     /// A route without parameters, bodies and refusals of its own. It needs the right to read, or else to manage.
     pub(crate) const fn new(
-        method: Verb,
+        method: Method,
         path: &'static str,
         name: &'static str,
         summary: &'static str,
@@ -90,10 +90,10 @@ impl Route {
             asks: &[],
             takes_message_headers: false,
             takes: Takes::Nothing,
-            answers: Answers::Nothing,
+            answers: RouteAnswers::Nothing,
             refuses: &[],
             is_public: false,
-            needs: Some(if matches!(method, Verb::Get) { Right::Read } else { Right::Manage }),
+            needs: Some(if matches!(method, Method::Get) { Right::Read } else { Right::Manage }),
             has_deadline: true,
         }
     }

@@ -1,49 +1,17 @@
 //! One look at a deployment. A part that does not answer is named, and hides no other part.
 
 mod parts;
+mod want;
 
 pub use parts::{Servers, Shard, Shards, Topics};
+pub use want::{Want, Which};
 
 use crate::deployment::Deployment;
-use delayq::admin::{Numbers, Unseen};
-use delayq::protocol::ShardRanges;
-use delayq::{Error, Topic, UnixMillis};
+use delayq::admin::Numbers;
+use delayq::{Error, UnixMillis};
 use delayq_cluster::{EndpointHealth, Overview as Fleet};
 use delayq_service::Fault;
 use delayq_service::codes::redis::{NO_DEPLOYMENT, cause_of};
-
-/// The wanted parts of a look. Every look asks each shard for its overview: one round trip a node.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Want<'w> {
-    /// The Redis servers, and their sentinels.
-    pub servers: bool,
-    /// The layout, the number of messages and the node of each shard.
-    pub layouts: bool,
-    /// The number of shards without a listening timer.
-    pub listeners: bool,
-    /// The timers by etcd, if the deployment uses etcd.
-    pub fleet: bool,
-    /// The members of etcd, if the deployment uses etcd.
-    pub etcd: bool,
-    /// The other deployments in this Redis, if this one is missing: a walk over all keys.
-    pub others: bool,
-    /// The topics to count.
-    pub topics: Which<'w>,
-    /// The policies of the counted topics.
-    pub policies: bool,
-}
-
-/// The topics to count.
-#[derive(Clone, Copy, Debug, Default)]
-pub enum Which<'w> {
-    /// None, and no names.
-    #[default]
-    None,
-    /// Every topic, or this many by name.
-    All(Option<usize>),
-    /// The named topics.
-    Only(&'w [Topic]),
-}
 
 /// The parts of a deployment at one moment. A part that was not wanted is `None`.
 #[derive(Debug)]
@@ -62,22 +30,6 @@ pub struct Look {
     pub etcd: Option<Result<Vec<EndpointHealth>, Fault>>,
     /// A sentence that names the other deployments in this Redis.
     pub others: Option<String>,
-}
-
-// === impl Want ===
-
-impl Want<'_> {
-    /// Every part that the judge reads.
-    pub const JUDGED: Self = Self {
-        servers: true,
-        layouts: true,
-        listeners: true,
-        fleet: true,
-        etcd: true,
-        others: true,
-        topics: Which::All(None),
-        policies: true,
-    };
 }
 
 // === impl Look ===
@@ -116,11 +68,6 @@ impl Look {
         let topics = topics.map(|error| format!("topics: {error}"));
         unseen.chain(topics).chain(fleet.map(|fault| format!("what etcd has: {}", fault.message()))).collect()
     }
-}
-
-fn line(Unseen { shards, error, .. }: &Unseen) -> String {
-    let noun = if shards.len() == 1 { "shard" } else { "shards" };
-    format!("{noun} {}: {error}", ShardRanges::from_iter(shards.iter().copied()))
 }
 
 /// The sum of all numbers.

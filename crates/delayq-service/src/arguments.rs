@@ -5,16 +5,16 @@ use crate::program::Program;
 use std::ffi::OsString;
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum Invocation {
     Run(Source),
     Healthcheck(Source),
     Print(String),
     Unknown(String),
 }
 
-// === impl Asked ===
+// === impl Invocation ===
 
-impl Asked {
+impl Invocation {
     /// `[--healthcheck] [[--config] FILE]`, `--help` or `--version`, after the program's name.
     pub(crate) fn of(program: Program, arguments: impl IntoIterator<Item = OsString>) -> Self {
         let mut arguments = arguments.into_iter().peekable();
@@ -62,29 +62,37 @@ fn help(Program { name, .. }: Program) -> String {
 mod tests {
     use super::*;
 
-    fn asked(arguments: &[&str]) -> Asked {
-        Asked::of(Program { name: "delayq-timer", version: "1.2.3" }, arguments.iter().map(OsString::from))
+    fn asked(arguments: &[&str]) -> Invocation {
+        Invocation::of(
+            Program { name: "delayq-timer", version: "1.2.3" },
+            arguments.iter().map(OsString::from),
+        )
     }
 
     #[test]
     fn a_configuration_is_named_in_each_usual_way() {
-        assert_eq!(asked(&[]), Asked::Run(Source::Defaults));
+        assert_eq!(asked(&[]), Invocation::Run(Source::Defaults));
         for arguments in [&["a.toml"][..], &["--config", "a.toml"], &["--config=a.toml"]] {
-            assert_eq!(asked(arguments), Asked::Run(Source::File("a.toml".into())), "{arguments:?}");
+            assert_eq!(asked(arguments), Invocation::Run(Source::File("a.toml".into())), "{arguments:?}");
         }
-        assert_eq!(asked(&["--healthcheck"]), Asked::Healthcheck(Source::Defaults));
+        assert_eq!(asked(&["--healthcheck"]), Invocation::Healthcheck(Source::Defaults));
         let named = asked(&["--healthcheck", "--config", "a.toml"]);
-        assert_eq!(named, Asked::Healthcheck(Source::File("a.toml".into())));
+        assert_eq!(named, Invocation::Healthcheck(Source::File("a.toml".into())));
     }
 
     #[test]
     fn questions_are_answered_and_invalid_arguments_are_named() {
-        assert_eq!(asked(&["--version"]), Asked::Print("delayq-timer 1.2.3\n".to_owned()));
-        assert!(matches!(asked(&["-h"]), Asked::Print(help) if help.starts_with("Usage: delayq-timer ")));
+        assert_eq!(asked(&["--version"]), Invocation::Print("delayq-timer 1.2.3\n".to_owned()));
+        assert!(
+            matches!(asked(&["-h"]), Invocation::Print(help) if help.starts_with("Usage: delayq-timer "))
+        );
         for (arguments, word) in
             [(&["--confg"][..], "--confg"), (&["--config"], "FILE"), (&["a.toml", "b.toml"], "b.toml")]
         {
-            assert!(matches!(asked(arguments), Asked::Unknown(why) if why.contains(word)), "{arguments:?}");
+            assert!(
+                matches!(asked(arguments), Invocation::Unknown(why) if why.contains(word)),
+                "{arguments:?}"
+            );
         }
     }
 }

@@ -4,24 +4,12 @@
 //! (process) and `R` (Redis, [`redis`]). A crate with errors of its own declares [`Code`]s in the same way under another letter and publishes a
 //! table like [`TABLE`], which the documentation is made from.
 
+mod code;
 pub mod redis;
 
-use crate::exit::Exit;
+pub use code::Code;
 
-/// One kind of operator-facing error.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Code {
-    /// The stable name: `DQ-`, a letter and three digits.
-    pub id: &'static str,
-    /// A title of one line.
-    pub title: &'static str,
-    /// The cause.
-    pub cause: &'static str,
-    /// Remedies, the likeliest first.
-    pub tries: [&'static str; 3],
-    /// The exit code of a process that ends with this error.
-    pub exit: Exit,
-}
+use crate::exit::Exit;
 
 /// The configuration has faults; each is listed with key, file and line.
 pub const CONFIG_FAULTY: Code = Code {

@@ -64,14 +64,12 @@ mod redis_url;
 mod sample;
 mod secret;
 mod secrets;
+mod section;
 mod sections;
 mod size;
 mod text;
 
 pub use secrecy::{ExposeSecret, SecretString};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
 
 pub use address::{HostPort, Listen};
 pub use backoff::{backoff, backoff_text};
@@ -88,35 +86,10 @@ pub use redis_url::RedisUrl;
 pub use sample::check_sample;
 pub use secret::{MASK, Secret};
 pub use secrets::secrets;
+pub use section::Section;
 pub use sections::{
     AdminConfig, DeploymentConfig, LogConfig, LogFormat, RedisConfig, RedisNodeConfig, SentinelConfig,
     ShutdownConfig, SpoolConfig, TracesConfig,
 };
 pub use size::ByteSize;
 pub use text::{Written, visit_written};
-
-/// A part of a configuration, or the whole.
-///
-/// # Contract
-/// Deserialising accepts a value of the right type; [`validate`](Self::validate) checks ranges and contradictions,
-/// which types cannot express. Validation reports every fault and corrects nothing. Serialising prints no secret.
-pub trait Section: Serialize + DeserializeOwned {
-    /// Reports every fault, including inner sections.
-    fn validate(&self, _at: &mut Faults) {}
-}
-
-impl<S: Section> Section for Vec<S> {
-    fn validate(&self, at: &mut Faults) {
-        for (index, item) in self.iter().enumerate() {
-            at.item("", index, item);
-        }
-    }
-}
-
-impl<S: Section> Section for BTreeMap<String, S> {
-    fn validate(&self, at: &mut Faults) {
-        for (name, section) in self {
-            at.section(name, section);
-        }
-    }
-}

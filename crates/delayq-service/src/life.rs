@@ -42,7 +42,7 @@
 //! ```
 
 use crate::admin::{Admin, AdminState, Limits, router};
-use crate::arguments::Asked;
+use crate::arguments::Invocation;
 use crate::codes::{DRAIN_DEADLINE, SYSTEM};
 use crate::config::{AdminConfig, Environment, Locations, LogConfig, Section, ShutdownConfig, Source, load};
 use crate::exit::Exit;
@@ -153,20 +153,20 @@ pub fn main<S: Service>(source: &Source) -> ExitCode {
 /// health.
 #[must_use]
 pub fn main_of_arguments<S: Service>() -> ExitCode {
-    match Asked::of(S::PROGRAM, std::env::args_os().skip(1)) {
-        Asked::Run(source) => main::<S>(&source),
-        Asked::Healthcheck(source) => match health::<S>(&source) {
+    match Invocation::of(S::PROGRAM, std::env::args_os().skip(1)) {
+        Invocation::Run(source) => main::<S>(&source),
+        Invocation::Healthcheck(source) => match health::<S>(&source) {
             Ok(()) => Exit::Done.into(),
             Err(fault) => {
                 eprintln!("{}: {fault}", S::PROGRAM.name);
                 fault.exit().into()
             }
         },
-        Asked::Print(text) => {
+        Invocation::Print(text) => {
             print!("{text}");
             Exit::Done.into()
         }
-        Asked::Unknown(why) => {
+        Invocation::Unknown(why) => {
             eprint!("{why}");
             Exit::Usage.into()
         }

@@ -22,7 +22,7 @@ const DEAD: &str = "dead";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line<'l> {
+struct PutLine<'l> {
     topic: Option<Topic>,
     id: Option<String>,
     group: Option<String>,
@@ -170,7 +170,7 @@ pub fn parse_anywhere(line: &[u8], topic: Option<&Topic>, past_ok: bool) -> Resu
 
 fn parse_by(clock: Clock, line: &[u8], topic: Option<&Topic>, past_ok: bool) -> Result<Parsed, String> {
     let text = std::str::from_utf8(line).map_err(|error| format!("it is not UTF-8: {error}"))?;
-    let line: Line<'_> = serde_json::from_str(text).map_err(|error| column(&error))?;
+    let line: PutLine<'_> = serde_json::from_str(text).map_err(|error| column(&error))?;
     let topic = line.topic.or_else(|| topic.cloned());
     let topic = topic.ok_or("it has no \"topic\", and none was given as an argument")?;
     let payload = match (line.payload, &line.payload_base64) {

@@ -18,10 +18,10 @@ pub(crate) const WINDOW: Duration = Duration::from_secs(10);
 
 /// Counts of logged lines per code location; clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Repeats(Arc<Mutex<HashMap<Identifier, Seen>>>);
+pub(crate) struct Repeats(Arc<Mutex<HashMap<Identifier, Repeated>>>);
 
 #[derive(Debug)]
-struct Seen {
+struct Repeated {
     place: &'static Metadata<'static>,
     since: Instant,
     shown: u64,
@@ -51,7 +51,8 @@ impl Repeats {
 
     fn shows(&self, place: &'static Metadata<'static>, now: Instant) -> bool {
         let mut all = self.lock();
-        let seen = all.entry(place.callsite()).or_insert(Seen { place, since: now, shown: 0, left_out: 0 });
+        let seen =
+            all.entry(place.callsite()).or_insert(Repeated { place, since: now, shown: 0, left_out: 0 });
         if now.saturating_duration_since(seen.since) >= WINDOW {
             (seen.since, seen.shown) = (now, 0);
         }
@@ -64,7 +65,7 @@ impl Repeats {
         shows
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Identifier, Seen>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Identifier, Repeated>> {
         // The numbers are consistent after each single change.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -18,16 +18,16 @@ use tokio::sync::{Notify, mpsc};
 #[derive(Clone, Debug)]
 pub struct Tasks {
     shutdown: Shutdown,
-    running: Arc<Running>,
-    ended: mpsc::UnboundedSender<Ended>,
+    running: Arc<RunningTasks>,
+    ended: mpsc::UnboundedSender<EndedTask>,
 }
 
 /// Watches and drains the tasks.
 #[derive(Debug)]
 pub struct Supervisor {
     shutdown: Shutdown,
-    running: Arc<Running>,
-    ended: mpsc::UnboundedReceiver<Ended>,
+    running: Arc<RunningTasks>,
+    ended: mpsc::UnboundedReceiver<EndedTask>,
 }
 
 /// The result of a drain.
@@ -40,7 +40,7 @@ pub struct Drained {
 }
 
 #[derive(Debug, Default)]
-struct Running {
+struct RunningTasks {
     names: Mutex<Names>,
     fewer: Notify,
 }
@@ -52,7 +52,7 @@ struct Names {
 }
 
 #[derive(Debug)]
-struct Ended {
+struct EndedTask {
     name: String,
     how: How,
 }
@@ -65,7 +65,7 @@ enum How {
 }
 
 /// Reports the end of its task when dropped, however the task ended.
-struct Watch {
+struct TaskEnd {
     number: u64,
     how: Option<How>,
     tasks: Tasks,
@@ -78,7 +78,7 @@ impl Tasks {
     #[must_use]
     pub fn new(shutdown: Shutdown) -> (Self, Supervisor) {
         let (sender, receiver) = mpsc::unbounded_channel();
-        let running = Arc::new(Running::default());
+        let running = Arc::new(RunningTasks::default());
         let tasks = Self { shutdown: shutdown.clone(), running: running.clone(), ended: sender };
         (tasks, Supervisor { shutdown, running, ended: receiver })
     }
@@ -98,7 +98,7 @@ impl Tasks {
         F: Future<Output = Result<(), Fault>> + Send + 'static,
     {
         // Counted before the start, so that a drain that begins now waits for the task.
-        let mut watch = Watch { number: self.running.add(name.into()), how: None, tasks: self.clone() };
+        let mut watch = TaskEnd { number: self.running.add(name.into()), how: None, tasks: self.clone() };
         tokio::spawn(async move {
             // A method call moves the whole `watch` into the task, which drops it there.
             watch.ended(future.await);
@@ -144,9 +144,9 @@ impl Supervisor {
     }
 }
 
-// === impl Running ===
+// === impl RunningTasks ===
 
-impl Running {
+impl RunningTasks {
     fn add(&self, name: String) -> u64 {
         let mut names = self.lock();
         names.next += 1;
@@ -174,9 +174,9 @@ impl Running {
     }
 }
 
-// === impl Ended ===
+// === impl EndedTask ===
 
-impl Ended {
+impl EndedTask {
     fn before_shutdown(self) -> Fault {
         let name = self.name;
         match self.how {
@@ -196,22 +196,22 @@ impl Ended {
     }
 }
 
-// === impl Watch ===
+// === impl TaskEnd ===
 
-impl Watch {
+impl TaskEnd {
     fn ended(&mut self, result: Result<(), Fault>) {
         self.how = Some(result.map_or_else(How::Failed, |()| How::Returned));
     }
 }
 
-impl Drop for Watch {
+impl Drop for TaskEnd {
     fn drop(&mut self) {
         let running = &self.tasks.running;
         let name = running.lock().by_number.get(&self.number).cloned().unwrap_or_default();
         // Without a recorded end, the future panicked, or the runtime was dropped with nothing listening.
         let how = self.how.take().unwrap_or(How::Panicked);
         // Reports the end before removing the name: once no names are left, every end was reported.
-        let _ = self.tasks.ended.send(Ended { name, how });
+        let _ = self.tasks.ended.send(EndedTask { name, how });
         running.lock().by_number.remove(&self.number);
         running.fewer.notify_waiters();
     }

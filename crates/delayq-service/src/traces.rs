@@ -4,21 +4,19 @@
 //! forwarder creates the pump's span. Spans that a collector does not accept in time are lost and counted: nothing
 //! waits.
 
+mod counts;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod span;
 
-use crate::Metrics;
 use crate::config::TracesConfig;
 use crate::fault::Fault;
 use crate::life::Process;
 use crate::program::Program;
-use crate::traceparent::TraceParent;
-use delayq::protocol::UnixMicros;
+use counts::{Counts, DROPPED};
 #[cfg(feature = "otlp")]
 pub use otlp::Exporter;
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
+pub use span::Span;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -26,52 +24,16 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// Maximum number of queued spans, at a few hundred bytes each.
 const QUEUE: usize = 8192;
 
-const EXPORTED: &str = "exported";
-const FAILED: &str = "failed";
-const DROPPED: &str = "dropped";
-
-/// An event in the life of a message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// Name of the event.
-    pub name: &'static str,
-    /// The trace, and the span's own id.
-    pub own: TraceParent,
-    /// The id of the parent span.
-    pub parent: u64,
-    /// True if the span hands the message to another system.
-    pub sends: bool,
-    /// Start.
-    pub start: UnixMicros,
-    /// End; not before the start.
-    pub end: UnixMicros,
-    /// Further attributes.
-    pub attributes: Vec<(&'static str, String)>,
-    /// The reason of a failure.
-    pub failure: Option<String>,
-}
-
 /// The destination of spans; clones share it. By default spans are discarded.
 #[derive(Clone, Debug, Default)]
-pub struct Traces(Option<Queue>);
+pub struct Traces(Option<SpanQueue>);
 
 #[derive(Clone, Debug)]
-struct Queue {
+struct SpanQueue {
     spans: mpsc::Sender<Span>,
     counts: Counts,
     /// Notifies the exporter when the last clone is dropped.
     _end: Arc<DropGuard>,
-}
-
-/// By the names of OpenTelemetry.
-type Own<'o> = [(&'static str, &'o str); 3];
-
-#[derive(Clone, Debug)]
-struct Counts(Family<OfOutcome, Counter>);
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfOutcome {
-    outcome: &'static str,
 }
 
 /// The exporter of a program without the feature `otlp`, which cannot exist.
@@ -99,7 +61,7 @@ pub fn open(
     let own = [("service.name", name), ("service.version", version), ("service.instance.id", instance)];
     let ended = CancellationToken::new();
     let exporter = Exporter::new(config, own, (queued, ended.clone()), counts.clone())?;
-    Ok((Traces(Some(Queue { spans, counts, _end: Arc::new(ended.drop_guard()) })), Some(exporter)))
+    Ok((Traces(Some(SpanQueue { spans, counts, _end: Arc::new(ended.drop_guard()) })), Some(exporter)))
 }
 
 // === impl Traces ===
@@ -113,30 +75,11 @@ impl Traces {
 
     /// Queues a span; a full queue drops the span. Never waits.
     pub fn record(&self, span: Span) {
-        if let Some(Queue { spans, counts, .. }) = &self.0
+        if let Some(SpanQueue { spans, counts, .. }) = &self.0
             && spans.try_send(span).is_err()
         {
             counts.add(DROPPED, 1);
         }
-    }
-}
-
-// === impl Counts ===
-
-impl Counts {
-    fn new(metrics: &Metrics) -> Self {
-        let spans: Family<OfOutcome, Counter> = metrics.register(
-            "traces_spans",
-            "Spans by outcome: exported, failed (the collector did not accept them) or dropped (the queue was full)",
-            Family::default(),
-        );
-        let counts = Self(spans);
-        [EXPORTED, FAILED, DROPPED].into_iter().for_each(|outcome| counts.add(outcome, 0));
-        counts
-    }
-
-    fn add(&self, outcome: &'static str, spans: u64) {
-        self.0.get_or_create(&OfOutcome { outcome }).inc_by(spans);
     }
 }
 
@@ -146,7 +89,7 @@ impl Counts {
 impl Exporter {
     fn new(
         _: &TracesConfig,
-        own: Own<'_>,
+        own: span::Own<'_>,
         _: (mpsc::Receiver<Span>, CancellationToken),
         _: Counts,
     ) -> Result<Self, Fault> {
@@ -168,6 +111,9 @@ impl Exporter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Metrics;
+    use crate::traceparent::TraceParent;
+    use delayq::protocol::UnixMicros;
 
     fn process() -> Process {
         Process::new(Program { name: "delayq-test", version: "1.2.3" })
@@ -185,7 +131,7 @@ mod tests {
         let metrics = Metrics::new();
         let (spans, mut queued) = mpsc::channel(1);
         let _end = Arc::new(CancellationToken::new().drop_guard());
-        let traces = Traces(Some(Queue { spans, counts: Counts::new(&metrics), _end }));
+        let traces = Traces(Some(SpanQueue { spans, counts: Counts::new(&metrics), _end }));
         traces.record(span());
         traces.record(span());
         assert!(queued.try_recv().is_ok() && queued.try_recv().is_err());

@@ -17,8 +17,10 @@
 mod clock;
 mod here;
 mod number;
+mod print;
 
 pub use here::Here;
+pub use print::time;
 
 use crate::config::HumanDuration;
 use clock::WallClock;
@@ -135,12 +137,6 @@ pub fn moment(text: &str) -> Result<UnixMillis, String> {
 /// A sentence, if the number is most likely in seconds or microseconds.
 pub fn plausible(at: UnixMillis) -> Result<UnixMillis, String> {
     number::plausible(at)
-}
-
-/// A time as RFC 3339 in UTC, with milliseconds; a time beyond the calendar prints as its number of milliseconds.
-#[must_use]
-pub fn time(at: UnixMillis) -> String {
-    Timestamp::try_from(at).map_or_else(|_| format!("{at} ms"), |at| format!("{at:.3}"))
 }
 
 /// Rounds up, so that nothing is due before the written time.

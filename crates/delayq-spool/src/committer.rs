@@ -6,7 +6,7 @@ use crate::flag::Flag;
 use crate::identity::Identity;
 use crate::keys::Keys;
 use crate::lock::Lock;
-use crate::row::{Chosen, Known, Row, Rows};
+use crate::row::{Chosen, Rows, SpoolRow, WaitingRecords};
 use crate::{file, lost};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::collections::HashMap;
@@ -24,11 +24,11 @@ pub(crate) struct Append {
     pub(crate) rows: Rows,
     /// Appends only records that must not overtake a waiting record.
     pub(crate) only_behind: bool,
-    pub(crate) answer: oneshot::Sender<Answers>,
+    pub(crate) answer: oneshot::Sender<AppendAnswers>,
 }
 
 /// True if appended.
-pub(crate) type Answers = Vec<Result<bool, SpoolError>>;
+pub(crate) type AppendAnswers = Vec<Result<bool, SpoolError>>;
 
 pub(crate) struct Committer {
     connection: Connection,
@@ -42,7 +42,7 @@ pub(crate) struct Committer {
     _shared: Lock,
 }
 
-struct Room {
+struct BytesLeft {
     left: u64,
     max_bytes: u64,
 }
@@ -51,7 +51,7 @@ struct Room {
 
 impl Append {
     /// Compared with the records that wait now.
-    fn has_work(&self, known: &Known<'_>) -> rusqlite::Result<bool> {
+    fn has_work(&self, known: &WaitingRecords<'_>) -> rusqlite::Result<bool> {
         for row in self.rows.iter() {
             if self.wants(row, known, &Chosen::new(false))? {
                 return Ok(true);
@@ -63,10 +63,10 @@ impl Append {
     /// As far as there is room.
     fn choose<'a>(
         &'a self,
-        known: &Known<'_>,
-        room: &mut Room,
+        known: &WaitingRecords<'_>,
+        room: &mut BytesLeft,
         chosen: &mut Chosen<'a>,
-    ) -> rusqlite::Result<Answers> {
+    ) -> rusqlite::Result<AppendAnswers> {
         // The refusals by message: later records of the message are refused too, for no write overtakes an older one.
         let mut refused: HashMap<i64, SpoolError> = HashMap::new();
         let mut answers = Vec::with_capacity(self.rows.len());
@@ -86,7 +86,12 @@ impl Append {
         Ok(answers)
     }
 
-    fn wants(&self, row: &Row, known: &Known<'_>, chosen: &Chosen<'_>) -> rusqlite::Result<bool> {
+    fn wants(
+        &self,
+        row: &SpoolRow,
+        known: &WaitingRecords<'_>,
+        chosen: &Chosen<'_>,
+    ) -> rusqlite::Result<bool> {
         Ok(!self.only_behind || row.has_to_wait(known, chosen)?)
     }
 }
@@ -146,7 +151,7 @@ impl Committer {
     }
 
     /// Writes all appends in one transaction; no caller gets an answer before the commit is on disk.
-    fn commit(&mut self, appends: &[Append]) -> Result<Vec<Answers>, SpoolError> {
+    fn commit(&mut self, appends: &[Append]) -> Result<Vec<AppendAnswers>, SpoolError> {
         // Asked first without a lock: most writes have nothing to wait for.
         if !self.has_work(appends).map_err(|error| SpoolError::of(&self.path, &error))? {
             return Ok(appends.iter().map(|append| vec![Ok(false); append.rows.len()]).collect());
@@ -166,7 +171,7 @@ impl Committer {
             return Ok(true);
         }
         self.keys.read_on(&self.connection)?;
-        let known = Known { connection: &self.connection, keys: &self.keys };
+        let known = WaitingRecords { connection: &self.connection, keys: &self.keys };
         for append in appends {
             if append.has_work(&known)? {
                 return Ok(true);
@@ -175,26 +180,26 @@ impl Committer {
         Ok(false)
     }
 
-    fn write(&mut self, appends: &[Append]) -> Result<Vec<Answers>, SpoolError> {
+    fn write(&mut self, appends: &[Append]) -> Result<Vec<AppendAnswers>, SpoolError> {
         let Self { connection, path, identity, flag, keys, max_bytes, .. } = self;
         let of = |error: rusqlite::Error| SpoolError::of(path, &error);
-        let wanted: u64 = appends.iter().flat_map(|append| append.rows.iter()).map(Row::cost).sum();
+        let wanted: u64 = appends.iter().flat_map(|append| append.rows.iter()).map(SpoolRow::cost).sum();
         let mut transaction = begin(connection).map_err(of)?;
-        let mut room = Room::of(&transaction, path, *max_bytes)?;
+        let mut room = BytesLeft::of(&transaction, path, *max_bytes)?;
         if room.left < wanted {
             transaction.rollback().map_err(of)?;
             file::empty_log(connection, path)?;
             transaction = begin(connection).map_err(of)?;
-            room = Room::of(&transaction, path, *max_bytes)?;
+            room = BytesLeft::of(&transaction, path, *max_bytes)?;
         }
         let is_asked = appends.iter().any(|append| append.only_behind);
         if is_asked {
             keys.read_on(&transaction).map_err(of)?;
         }
-        let known = Known { connection: &transaction, keys };
+        let known = WaitingRecords { connection: &transaction, keys };
         let mut chosen = Chosen::new(is_asked);
         let choose = |append| Append::choose(append, &known, &mut room, &mut chosen);
-        let answers: Vec<Answers> =
+        let answers: Vec<AppendAnswers> =
             appends.iter().map(choose).collect::<rusqlite::Result<_>>().map_err(of)?;
         if chosen.len() == 0 {
             return Ok(answers);
@@ -237,16 +242,16 @@ fn begin(connection: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
     connection.transaction_with_behavior(TransactionBehavior::Immediate)
 }
 
-// === impl Room ===
+// === impl BytesLeft ===
 
-impl Room {
+impl BytesLeft {
     /// Within a transaction, which excludes other writers.
     fn of(transaction: &Transaction<'_>, path: &Path, max_bytes: u64) -> Result<Self, SpoolError> {
         let used = file::used_bytes(transaction, path)?;
         Ok(Self { left: max_bytes.saturating_sub(used), max_bytes })
     }
 
-    fn take(&mut self, row: &Row) -> Result<(), SpoolError> {
+    fn take(&mut self, row: &SpoolRow) -> Result<(), SpoolError> {
         match self.left.checked_sub(row.cost()) {
             Some(left) => self.left = left,
             None => {

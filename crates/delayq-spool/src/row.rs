@@ -32,19 +32,19 @@ const CHANGE: i64 = 1;
 
 #[derive(Default)]
 pub(crate) struct Rows {
-    rows: Vec<Row>,
+    rows: Vec<SpoolRow>,
     /// The bytes of all, so that the thread that writes has few pieces of memory to free.
     bytes: Vec<u8>,
 }
 
-pub(crate) struct Row {
-    keys: Keys,
+pub(crate) struct SpoolRow {
+    keys: RecordKeys,
     /// The place of the bytes, or why the record cannot be encoded.
     body: Result<Range<usize>, SpoolError>,
 }
 
-/// The waiting records, as far as [`Keys::read_on`](keys::Keys::read_on) has read.
-pub(crate) struct Known<'k> {
+/// The waiting records, as far as [`RecordKeys::read_on`](keys::Keys::read_on) has read.
+pub(crate) struct WaitingRecords<'k> {
     pub(crate) connection: &'k Connection,
     pub(crate) keys: &'k keys::Keys,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Known<'k> {
 /// The rows to append in one transaction.
 #[derive(Default)]
 pub(crate) struct Chosen<'r> {
-    rows: Vec<(&'r Row, &'r [u8])>,
+    rows: Vec<(&'r SpoolRow, &'r [u8])>,
     /// Some append checks for records to wait behind.
     is_asked: bool,
     /// For that check: the keys of these rows, and the keys for `waiting_group`.
@@ -68,7 +68,7 @@ pub(crate) struct Chosen<'r> {
 /// | of a message of a group | message | message, group | group | |
 /// | of a message of an unknown group | message | message | any | change |
 /// | a change of a group | group | group | change | group, any |
-struct Keys {
+struct RecordKeys {
     key: i64,
     of: Of,
 }
@@ -94,10 +94,10 @@ impl Rows {
         let bytes = records.iter().map(|record| HEAD_BYTES + payload(record)).sum();
         let mut rows = Self { rows: Vec::with_capacity(records.len()), bytes: Vec::with_capacity(bytes) };
         for record in records {
-            let keys = Keys::of_message(record);
+            let keys = RecordKeys::of_message(record);
             match encoding::check(record) {
                 Ok(()) => rows.push(keys, |bytes| encoding::encode_message(record, bytes)),
-                Err(error) => rows.rows.push(Row { keys, body: Err(error.into()) }),
+                Err(error) => rows.rows.push(SpoolRow { keys, body: Err(error.into()) }),
             }
         }
         rows
@@ -105,17 +105,17 @@ impl Rows {
 
     pub(crate) fn of_group(record: &GroupRecord) -> Self {
         let mut rows = Self::default();
-        rows.push(Keys::of_group(record), |bytes| encoding::encode_group(record, bytes));
+        rows.push(RecordKeys::of_group(record), |bytes| encoding::encode_group(record, bytes));
         rows
     }
 
-    fn push(&mut self, keys: Keys, encode: impl FnOnce(&mut Vec<u8>)) {
+    fn push(&mut self, keys: RecordKeys, encode: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();
         encode(&mut self.bytes);
-        self.rows.push(Row { keys, body: Ok(start..self.bytes.len()) });
+        self.rows.push(SpoolRow { keys, body: Ok(start..self.bytes.len()) });
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Row> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &SpoolRow> {
         self.rows.iter()
     }
 
@@ -123,7 +123,7 @@ impl Rows {
         self.rows.len()
     }
 
-    pub(crate) fn body(&self, row: &Row) -> Result<&[u8], SpoolError> {
+    pub(crate) fn body(&self, row: &SpoolRow) -> Result<&[u8], SpoolError> {
         row.body.as_ref().map(|place| &self.bytes[place.clone()]).map_err(Clone::clone)
     }
 
@@ -132,9 +132,9 @@ impl Rows {
     }
 }
 
-// === impl Row ===
+// === impl SpoolRow ===
 
-impl Row {
+impl SpoolRow {
     /// The key of the message's records, or of the group's changes.
     pub(crate) fn key(&self) -> i64 {
         self.keys.key
@@ -146,8 +146,12 @@ impl Row {
     }
 
     /// True if a record that this row must not overtake waits, or is appended first.
-    pub(crate) fn has_to_wait(&self, known: &Known<'_>, chosen: &Chosen<'_>) -> rusqlite::Result<bool> {
-        let Known { connection, keys } = known;
+    pub(crate) fn has_to_wait(
+        &self,
+        known: &WaitingRecords<'_>,
+        chosen: &Chosen<'_>,
+    ) -> rusqlite::Result<bool> {
+        let WaitingRecords { connection, keys } = known;
         let waits = |key| Ok(chosen.keys.contains(&key) || keys.waits(connection, key)?);
         let noted = |key| Ok(chosen.noted.contains(&key) || connection.prepare_cached(NOTED)?.exists([key])?);
         self.keys.is_behind(waits, noted)
@@ -162,7 +166,7 @@ impl<'r> Chosen<'r> {
         Self { is_asked, ..Self::default() }
     }
 
-    pub(crate) fn push(&mut self, row: &'r Row, body: &'r [u8]) {
+    pub(crate) fn push(&mut self, row: &'r SpoolRow, body: &'r [u8]) {
         self.rows.push((row, body));
         if self.is_asked {
             self.keys.insert(row.keys.key);
@@ -212,9 +216,9 @@ fn insert_of(count: usize) -> &'static str {
     &INSERTS[place.expect("a count of those")]
 }
 
-// === impl Keys ===
+// === impl RecordKeys ===
 
-impl Keys {
+impl RecordKeys {
     fn of(record: &AnyRecord) -> Self {
         match record {
             AnyRecord::Message(record) => Self::of_message(record),
@@ -273,7 +277,7 @@ pub(crate) fn note_group(
     seq: u64,
     record: &AnyRecord,
 ) -> rusqlite::Result<()> {
-    Keys::of(record).note(transaction, seq.cast_signed())
+    RecordKeys::of(record).note(transaction, seq.cast_signed())
 }
 
 /// True if a record rests, or has to wait behind a resting one.
@@ -281,7 +285,7 @@ pub(crate) fn rests(connection: &Connection, record: &AnyRecord) -> rusqlite::Re
     let any = |sql| move |key: i64| connection.prepare_cached(sql)?.exists([key]);
     let by = "SELECT 1 FROM resting WHERE key = ?";
     let by_group = "SELECT 1 FROM resting WHERE group_key = ?";
-    Keys::of(record).is_behind(any(by), any(by_group))
+    RecordKeys::of(record).is_behind(any(by), any(by_group))
 }
 
 pub(crate) fn cause_of(why: &str) -> i64 {

@@ -1,6 +1,6 @@
 //! The producer's side of a spool.
 
-use crate::committer::{Answers, Append, Committer};
+use crate::committer::{Append, AppendAnswers, Committer};
 use crate::error::SpoolError;
 use crate::flag::Flag;
 use crate::row::Rows;
@@ -82,7 +82,7 @@ impl SpoolWriter {
         self.send(Rows::of_group(record), only_behind).await.remove(0)
     }
 
-    async fn send(&self, rows: Rows, only_behind: bool) -> Answers {
+    async fn send(&self, rows: Rows, only_behind: bool) -> AppendAnswers {
         let count = rows.len();
         let (answer, answered) = oneshot::channel();
         let closed = || vec![Err(SpoolError::Closed); count];

@@ -1,6 +1,6 @@
 //! The loop's calls, and their answers.
 
-use crate::forgetting::Page;
+use crate::forgetting::ForgettingPage;
 use crate::node_id::NodeId;
 use crate::schedule::Round;
 use crate::survey::Question;
@@ -61,7 +61,7 @@ pub(crate) enum Call {
         node: NodeId,
         shards: Vec<ShardId>,
     },
-    Forget(Page),
+    Forget(ForgettingPage),
     Survey(Question),
     Books(ShardId, BooksAt),
 }
@@ -195,7 +195,7 @@ impl Calls {
                 let (trip, reports) = Trip::of(from, redis.pump(&calls, batch, Some(latest))).await;
                 Answer::Rescued { node, shards, trip, reports }
             }),
-            Call::Forget(Page { shard, from, quiet }) => Box::pin(async move {
+            Call::Forget(ForgettingPage { shard, from, quiet }) => Box::pin(async move {
                 Answer::Forgot { shard, answer: redis.forget_quiet(shard, from, quiet).await }
             }),
             Call::Survey(Question { shard, page, horizons }) => Box::pin(async move {

@@ -27,7 +27,7 @@ pub(crate) struct Forgetting {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Page {
+pub(crate) struct ForgettingPage {
     pub(crate) shard: ShardId,
     pub(crate) from: u64,
     pub(crate) quiet: Duration,
@@ -46,7 +46,7 @@ impl Forgetting {
     }
 
     /// `None` before the next question is due. Answer by `answered`.
-    pub(crate) fn take(&mut self, schedule: &Schedule, now: Instant) -> Option<Page> {
+    pub(crate) fn take(&mut self, schedule: &Schedule, now: Instant) -> Option<ForgettingPage> {
         if self.after.is_zero() {
             return None;
         }
@@ -54,7 +54,7 @@ impl Forgetting {
         if std::mem::replace(&mut self.asking, true) {
             return None;
         }
-        Some(Page { shard, from: self.pages.get(&shard).copied().unwrap_or(0), quiet: self.after })
+        Some(ForgettingPage { shard, from: self.pages.get(&shard).copied().unwrap_or(0), quiet: self.after })
     }
 
     /// `next` is 0 for the first page; `None` if the shard did not answer.

@@ -25,13 +25,13 @@ const SOON: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hindrance {
-    state: State,
+    state: Ability,
     steady: Duration,
     ended: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum Ability {
     /// The timer takes the shards given to it.
     Able {
         /// Time of the first failure since the last answer.
@@ -48,50 +48,50 @@ enum State {
 
 impl Hindrance {
     pub(crate) const fn none() -> Self {
-        Self { state: State::Able { silent: None }, steady: STEADY, ended: None }
+        Self { state: Ability::Able { silent: None }, steady: STEADY, ended: None }
     }
 
     pub(crate) const fn is_hindered(&self) -> bool {
-        matches!(self.state, State::Hindered { .. })
+        matches!(self.state, Ability::Hindered { .. })
     }
 
     /// Returns true if the past no longer matters.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
-        self.state == State::Able { silent: None } && self.ended.is_none_or(|ended| now >= ended + SOON)
+        self.state == Ability::Able { silent: None } && self.ended.is_none_or(|ended| now >= ended + SOON)
     }
 
     pub(crate) fn failed(&mut self, now: Instant) {
         match &mut self.state {
-            State::Able { silent } => *silent = silent.or(Some(now)),
-            State::Hindered { well } => *well = None,
+            Ability::Able { silent } => *silent = silent.or(Some(now)),
+            Ability::Hindered { well } => *well = None,
         }
     }
 
     pub(crate) fn answered(&mut self, now: Instant) {
         match &mut self.state {
-            State::Able { silent } => *silent = None,
-            State::Hindered { well } => *well = well.or(Some(now)),
+            Ability::Able { silent } => *silent = None,
+            Ability::Hindered { well } => *well = well.or(Some(now)),
         }
     }
 
     /// The time at which `turn` may change the state, if no call ends before.
     pub(crate) fn next(&self) -> Option<Instant> {
         match self.state {
-            State::Able { silent } => silent.map(|since| since + PATIENCE),
-            State::Hindered { .. } => None,
+            Ability::Able { silent } => silent.map(|since| since + PATIENCE),
+            Ability::Hindered { .. } => None,
         }
     }
 
     /// `has_shards` tells whether any shard on this connection is planned for this timer.
     pub(crate) fn turn(&mut self, now: Instant, has_shards: impl FnOnce() -> bool) {
         match self.state {
-            State::Able { silent: Some(since) } if now >= since + PATIENCE => {
+            Ability::Able { silent: Some(since) } if now >= since + PATIENCE => {
                 let again = self.ended.is_some_and(|ended| now < ended + SOON);
                 self.steady = if again { (self.steady * 2).min(LONGEST_STEADY) } else { STEADY };
-                self.state = State::Hindered { well: None };
+                self.state = Ability::Hindered { well: None };
             }
-            State::Hindered { well: Some(since) } if now >= since + self.steady || has_shards() => {
-                (self.state, self.ended) = (State::Able { silent: None }, Some(now));
+            Ability::Hindered { well: Some(since) } if now >= since + self.steady || has_shards() => {
+                (self.state, self.ended) = (Ability::Able { silent: None }, Some(now));
             }
             _ => {}
         }

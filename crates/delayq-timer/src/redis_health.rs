@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 pub(crate) struct RedisHealth {
-    nodes: BTreeMap<NodeId, Known>,
+    nodes: BTreeMap<NodeId, NodeHealth>,
     /// No other timer can take the shards: this timer owns them by a lock, or is leaving.
     alone: bool,
     /// Shards that their nodes lack or have otherwise than this process knows, because of an outdated node map, say.
@@ -26,12 +26,12 @@ struct Hindered {
     shards: BTreeSet<ShardId>,
 }
 
-struct Known {
-    state: State,
+struct NodeHealth {
+    state: Health,
     way: Hindrance,
 }
 
-enum State {
+enum Health {
     Well,
     Silent { since: Instant },
     Missing(String),
@@ -64,12 +64,12 @@ impl RedisHealth {
 
     pub(crate) fn ailment(&self) -> Option<Ailment<'_>> {
         let missing = self.nodes.values().find_map(|known| match &known.state {
-            State::Missing(why) => Some(Ailment::Missing(why)),
-            State::Well | State::Silent { .. } => None,
+            Health::Missing(why) => Some(Ailment::Missing(why)),
+            Health::Well | Health::Silent { .. } => None,
         });
         let silent = self.nodes.iter().find_map(|(&node, known)| match known.state {
-            State::Silent { .. } => Some(Ailment::Silent(node)),
-            State::Well | State::Missing(_) => None,
+            Health::Silent { .. } => Some(Ailment::Silent(node)),
+            Health::Well | Health::Missing(_) => None,
         });
         missing.or(silent).or_else(|| self.nodes.is_empty().then_some(Ailment::Starting))
     }
@@ -78,7 +78,7 @@ impl RedisHealth {
     pub(crate) fn is_poor(&self, node: NodeId) -> bool {
         self.nodes
             .get(&node)
-            .is_none_or(|known| !matches!(known.state, State::Well) || known.way.is_hindered())
+            .is_none_or(|known| !matches!(known.state, Health::Well) || known.way.is_hindered())
     }
 
     /// The time at which [`Self::turn`] may change something.
@@ -171,8 +171,8 @@ impl RedisHealth {
         }
         self.lacks(shard, now);
         let known = self.known(node);
-        if !matches!(known.state, State::Missing(_)) {
-            known.state = State::Missing(error.to_string());
+        if !matches!(known.state, Health::Missing(_)) {
+            known.state = Health::Missing(error.to_string());
             events::shard_missing(shard, error, name);
         }
         Change::Nothing
@@ -185,10 +185,10 @@ impl RedisHealth {
         }
         let known = self.known(node);
         known.way.failed(now);
-        if !matches!(known.state, State::Well) {
+        if !matches!(known.state, Health::Well) {
             return Change::Nothing;
         }
-        known.state = State::Silent { since: now };
+        known.state = Health::Silent { since: now };
         events::redis_lost(name, error);
         Change::Lost
     }
@@ -198,20 +198,20 @@ impl RedisHealth {
         let known = self.known(node);
         known.way.answered(now);
         let silent_since = match known.state {
-            State::Well => return Change::Nothing,
+            Health::Well => return Change::Nothing,
             // A single missing shard makes the timer unready, whatever the other shards answer.
-            State::Missing(_) if behind => return Change::Nothing,
-            State::Silent { since } => Some(since),
-            State::Missing(_) => None,
+            Health::Missing(_) if behind => return Change::Nothing,
+            Health::Silent { since } => Some(since),
+            Health::Missing(_) => None,
         };
-        known.state = State::Well;
+        known.state = Health::Well;
         let Some(since) = silent_since else { return Change::Nothing };
         events::redis_back(name, now.saturating_duration_since(since));
         Change::Back
     }
 
-    fn known(&mut self, node: NodeId) -> &mut Known {
-        self.nodes.entry(node).or_insert(Known { state: State::Well, way: Hindrance::none() })
+    fn known(&mut self, node: NodeId) -> &mut NodeHealth {
+        self.nodes.entry(node).or_insert(NodeHealth { state: Health::Well, way: Hindrance::none() })
     }
 }
 

@@ -9,13 +9,15 @@
 
 mod queues;
 mod round;
+mod shard;
 
-pub(crate) use round::{Found, Next, Pipeline, Round};
+pub(crate) use round::{Found, NextRounds, Pipeline, Round};
 
 use crate::node_id::NodeId;
 use delayq::UnixMillis;
 use delayq::protocol::ShardId;
-use queues::{Place, Queues};
+use queues::{QueuePlaces, Queues};
+use shard::Shard;
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::time::{Duration, Instant};
@@ -62,29 +64,6 @@ struct Way {
     light_sent: Option<Instant>,
 }
 
-#[derive(Clone, Debug)]
-struct Shard {
-    epoch: u64,
-    node: NodeId,
-    /// The earliest due time; lowered by wakes, replaced by answers.
-    next_due: Option<UnixMillis>,
-    /// The earliest wake received while a call was in flight: the call's answer may be older than the wake.
-    woken: Option<UnixMillis>,
-    out: Option<Pipeline>,
-    /// Poll even if nothing is due.
-    poll: bool,
-    /// The last call was sent for a due time, and not only as a poll.
-    sent_for_due: bool,
-    more: bool,
-    resting: Option<Instant>,
-    failures: u32,
-    /// Set while the shard is on hold: no pump is sent.
-    held: bool,
-    /// Set while ownership is in doubt: no pump is sent until the shard is owned again.
-    doubted: bool,
-    turn: u64,
-}
-
 // === impl Schedule ===
 
 impl Schedule {
@@ -105,9 +84,9 @@ impl Schedule {
     pub(crate) fn place(&mut self, id: ShardId, node: NodeId, held: bool) {
         self.homes.insert(id, node);
         let Some(mut shard) = self.shards.remove(&id) else { return };
-        self.requeue(&shard, id, &Place::of(&shard), &Place::default());
+        self.requeue(&shard, id, &QueuePlaces::of(&shard), &QueuePlaces::default());
         (shard.node, shard.held, shard.out, shard.resting, shard.poll) = (node, held, None, None, true);
-        self.requeue(&shard, id, &Place::default(), &Place::of(&shard));
+        self.requeue(&shard, id, &QueuePlaces::default(), &QueuePlaces::of(&shard));
         self.shards.insert(id, shard);
     }
 
@@ -122,7 +101,7 @@ impl Schedule {
     pub(crate) fn own(&mut self, id: ShardId, epoch: u64, next_due: Option<UnixMillis>) {
         let known = self.shards.get(&id);
         let (out, woken) = known.map_or((None, None), |known| (known.out, known.woken));
-        let before = known.map_or(Place::default(), Place::of);
+        let before = known.map_or(QueuePlaces::default(), QueuePlaces::of);
         let woken = earlier(woken, self.expected.remove(&id).flatten());
         let owned = Shard {
             epoch,
@@ -139,7 +118,7 @@ impl Schedule {
             doubted: false,
             turn: self.turn,
         };
-        self.requeue(&owned, id, &before, &Place::of(&owned));
+        self.requeue(&owned, id, &before, &QueuePlaces::of(&owned));
         self.shards.insert(id, owned);
     }
 
@@ -147,7 +126,7 @@ impl Schedule {
     pub(crate) fn drop(&mut self, id: ShardId) -> bool {
         self.expected.remove(&id);
         let Some(shard) = self.shards.remove(&id) else { return false };
-        self.requeue(&shard, id, &Place::of(&shard), &Place::default());
+        self.requeue(&shard, id, &QueuePlaces::of(&shard), &QueuePlaces::default());
         shard.out.is_some()
     }
 
@@ -232,20 +211,20 @@ impl Schedule {
     }
 
     /// Returns when to ask for rounds to each node again, if no wake or answer comes before.
-    pub(crate) fn next(&self, now: Instant) -> impl Iterator<Item = (NodeId, Next)> {
+    pub(crate) fn next(&self, now: Instant) -> impl Iterator<Item = (NodeId, NextRounds)> {
         self.ways.iter().map(move |(&node, way)| (node, self.next_to(way, now)))
     }
 
-    fn next_to(&self, way: &Way, now: Instant) -> Next {
+    fn next_to(&self, way: &Way, now: Instant) -> NextRounds {
         let not_before = self.light_from(way);
         if way.light_out >= LIGHT_PIPELINES {
-            return Next { due: None, not_before, anyway: None };
+            return NextRounds { due: None, not_before, anyway: None };
         }
         // Polls alone wait for the answer of the light pipeline in flight: every answer asks for rounds again.
         let polls = way.light_out == 0 && way.queues.has_polls();
         let poll = polls.then(|| not_before.map_or(now, |from| from.max(now)));
         let anyway = [poll, way.queues.first_rest()].into_iter().flatten().min();
-        Next { due: way.queues.first_due(), not_before, anyway }
+        NextRounds { due: way.queues.first_due(), not_before, anyway }
     }
 
     /// True if the shard is still owned and still at that node: otherwise the answer is stale.
@@ -371,12 +350,12 @@ impl Schedule {
     /// Also moves the shard between queues.
     fn edit(&mut self, id: ShardId, change: impl FnOnce(&mut Shard)) {
         let Some(shard) = self.shards.get_mut(&id) else { return };
-        let before = Place::of(shard);
+        let before = QueuePlaces::of(shard);
         change(shard);
-        self.ways.entry(shard.node).or_default().queues.replace(id, &before, &Place::of(shard));
+        self.ways.entry(shard.node).or_default().queues.replace(id, &before, &QueuePlaces::of(shard));
     }
 
-    fn requeue(&mut self, shard: &Shard, id: ShardId, before: &Place, now: &Place) {
+    fn requeue(&mut self, shard: &Shard, id: ShardId, before: &QueuePlaces, now: &QueuePlaces) {
         self.ways.entry(shard.node).or_default().queues.replace(id, before, now);
     }
 

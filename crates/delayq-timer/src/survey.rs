@@ -19,11 +19,11 @@ const SHORTEST: Duration = Duration::from_millis(1);
 pub(crate) struct Surveys {
     horizons: Vec<Duration>,
     rota: Rota,
-    shards: BTreeMap<ShardId, Known>,
+    shards: BTreeMap<ShardId, SurveyedShard>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct SurveyedShard {
     /// Position of the next page, and the ready messages of the pages before.
     page: u64,
     so_far: Ready,

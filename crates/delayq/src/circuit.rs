@@ -27,22 +27,22 @@ pub(crate) struct Circuit {
     calls: Calls,
     /// True if there is an alternative to waiting: a spool, or another node.
     opens: bool,
-    state: Arc<State>,
+    state: Arc<SharedErrors>,
 }
 
 /// Shared with readers, and copied for each change; changes are rare.
-type State = Mutex<Arc<Open>>;
-type Open = BTreeMap<Node, Arc<Error>>;
-type Node = Option<String>;
+type SharedErrors = Mutex<Arc<SilentNodes>>;
+type SilentNodes = BTreeMap<NodeKey, Arc<Error>>;
+type NodeKey = Option<String>;
 
 /// All writes of a call see the same state.
 pub(crate) struct Outages<'c> {
     nodes: &'c Nodes,
-    open: Arc<Open>,
+    open: Arc<SilentNodes>,
 }
 
 /// Closes a circuit when dropped, even if the probe ends with its runtime: the next write then finds out.
-struct Closing(Weak<State>, Node);
+struct Closing(Weak<SharedErrors>, NodeKey);
 
 // === impl Circuit ===
 
@@ -71,7 +71,7 @@ impl Circuit {
     }
 
     /// True if the circuit was closed before.
-    fn open(&self, node: &Node, error: &Error) -> bool {
+    fn open(&self, node: &NodeKey, error: &Error) -> bool {
         let mut state = lock(&self.state);
         if state.contains_key(node) {
             return false;
@@ -98,7 +98,7 @@ async fn probe(calls: Calls, shard: ShardId, closing: Closing) {
     }
 }
 
-fn lock(state: &State) -> MutexGuard<'_, Arc<Open>> {
+fn lock(state: &SharedErrors) -> MutexGuard<'_, Arc<SilentNodes>> {
     state.lock().expect("nothing panics while it holds the state")
 }
 

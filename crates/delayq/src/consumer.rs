@@ -20,7 +20,7 @@ pub use delivery::Delivery;
 pub(crate) use delivery::{Held, answer};
 pub use fetcher::ConsumerOptions;
 pub use received::Received;
-pub(crate) use settling::Answered;
+pub(crate) use settling::AnswerReceiver;
 
 use crate::client::Client;
 use crate::error::Error;

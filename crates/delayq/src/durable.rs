@@ -28,7 +28,7 @@ const MOST_TOPICS: NonZeroUsize = NonZeroUsize::new(10_000).expect("10,000 is no
 
 pub(crate) struct Durable {
     known: Mutex<LruCache<Vec<u8>, (Waits, Instant)>>,
-    lanes: Mutex<BTreeMap<Waits, Arc<Lane>>>,
+    lanes: Mutex<BTreeMap<Waits, Arc<WaitLinks>>>,
     observer: OnceLock<Observer>,
 }
 
@@ -45,7 +45,7 @@ pub struct Confirmation {
 pub(crate) type Observer = Box<dyn Fn(Confirmation) + Send + Sync>;
 
 /// No connection is shared with other calls, which replicas or a disk that do not confirm must not hold up.
-struct Lane {
+struct WaitLinks {
     waits: Waits,
     turns: Semaphore,
     idle: Mutex<Vec<ScriptLink>>,
@@ -113,11 +113,11 @@ impl Durable {
         let _ = self.observer.set(observer);
     }
 
-    fn lane(&self, waits: &Waits) -> Arc<Lane> {
+    fn lane(&self, waits: &Waits) -> Arc<WaitLinks> {
         let mut lanes = lock(&self.lanes);
         let lane = lanes.entry(waits.clone()).or_insert_with(|| {
             let turns = Semaphore::new(MOST_WAITING);
-            Arc::new(Lane { waits: waits.clone(), turns, idle: Mutex::default() })
+            Arc::new(WaitLinks { waits: waits.clone(), turns, idle: Mutex::default() })
         });
         Arc::clone(lane)
     }

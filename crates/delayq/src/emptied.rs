@@ -20,14 +20,14 @@ const REST: Duration = Duration::from_millis(500);
 #[derive(Clone)]
 pub(crate) struct Emptied {
     calls: Calls,
-    state: Arc<State>,
+    state: Arc<SharedNames>,
 }
 
 /// Shared with readers, and copied for each change; changes are rare.
-type State = Mutex<Arc<BTreeSet<String>>>;
+type SharedNames = Mutex<Arc<BTreeSet<String>>>;
 
 /// Forgets a node when dropped, even if the questions end with their runtime: the next put finds out.
-struct Forgetting(Weak<State>, String);
+struct Forgetting(Weak<SharedNames>, String);
 
 // === impl Emptied ===
 
@@ -74,7 +74,7 @@ async fn ask(calls: Calls, of: Forgetting) {
     }
 }
 
-fn lock(state: &State) -> MutexGuard<'_, Arc<BTreeSet<String>>> {
+fn lock(state: &SharedNames) -> MutexGuard<'_, Arc<BTreeSet<String>>> {
     state.lock().expect("nothing panics while it holds the state")
 }
 

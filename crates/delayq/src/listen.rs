@@ -20,7 +20,7 @@ pub(crate) use followed::Followed;
 
 use crate::calls::Calls;
 use delayq_core::shard::ShardId;
-use ear::{Change, Ear};
+use ear::{Ear, FollowedChange};
 use spread::Spread;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -30,7 +30,7 @@ use tokio_util::task::AbortOnDropHandle;
 #[derive(Debug)]
 #[must_use = "it ends when dropped"]
 pub struct Listener {
-    shards: mpsc::UnboundedSender<Change>,
+    shards: mpsc::UnboundedSender<FollowedChange>,
     notified: mpsc::UnboundedReceiver<Notification>,
     _task: AbortOnDropHandle<()>,
 }
@@ -54,12 +54,12 @@ impl Listener {
 
     /// Listens to more shards. A [`Notification::Resync`] follows once the subscription is in place.
     pub fn add(&self, shards: Vec<ShardId>) {
-        let _ = self.shards.send(Change::Add(shards));
+        let _ = self.shards.send(FollowedChange::Add(shards));
     }
 
     /// Listens to fewer shards.
     pub fn remove(&self, shards: Vec<ShardId>) {
-        let _ = self.shards.send(Change::Remove(shards));
+        let _ = self.shards.send(FollowedChange::Remove(shards));
     }
 
     /// Waits for the next notification. Cancel safe.

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 ///
 /// A file is read again for each new connection, so that a rotated password applies without a restart.
 #[derive(Clone)]
-pub struct Password(Source);
+pub struct Password(PasswordSource);
 
 #[derive(Clone)]
-enum Source {
+enum PasswordSource {
     Value(String),
     File(PathBuf),
 }
@@ -20,12 +20,12 @@ enum Source {
 impl Password {
     /// A password that never changes.
     pub fn value(password: impl Into<String>) -> Self {
-        Self(Source::Value(password.into()))
+        Self(PasswordSource::Value(password.into()))
     }
 
     /// A password in a UTF-8 file; a single line break at the end is ignored.
     pub fn file(path: impl Into<PathBuf>) -> Self {
-        Self(Source::File(path.into()))
+        Self(PasswordSource::File(path.into()))
     }
 
     /// Reads the password now.
@@ -34,8 +34,8 @@ impl Password {
     /// A sentence without the password: the file is missing, unreadable or empty.
     pub fn read(&self) -> Result<String, String> {
         match &self.0 {
-            Source::Value(password) => Ok(password.clone()),
-            Source::File(path) => from_file(path),
+            PasswordSource::Value(password) => Ok(password.clone()),
+            PasswordSource::File(path) => from_file(path),
         }
     }
 }
@@ -49,8 +49,8 @@ impl<T: Into<String>> From<T> for Password {
 impl fmt::Debug for Password {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Source::Value(_) => f.write_str("***"),
-            Source::File(path) => write!(f, "file {}", path.display()),
+            PasswordSource::Value(_) => f.write_str("***"),
+            PasswordSource::File(path) => write!(f, "file {}", path.display()),
         }
     }
 }

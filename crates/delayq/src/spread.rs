@@ -17,11 +17,11 @@ const TRIES: u32 = 64;
 
 pub(crate) struct Spread {
     turn: AtomicU32,
-    state: Mutex<State>,
+    state: Mutex<Spreading>,
 }
 
 #[derive(Default)]
-struct State {
+struct Spreading {
     /// The shard of each turn; empty: all shards in sequence.
     turns: Arc<[ShardId]>,
     shards: Option<ShardCount>,
@@ -68,14 +68,14 @@ impl Spread {
         self.state().saw(shards, holds);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Spreading> {
         self.state.lock().expect("nothing panics while it holds the spread")
     }
 }
 
-// === impl State ===
+// === impl Spreading ===
 
-impl State {
+impl Spreading {
     /// Empty before the next count is due.
     fn look(&mut self, shards: ShardCount, now: Instant) -> Vec<ShardId> {
         if self.shards != Some(shards) {
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn shards_are_asked_in_turn_and_not_all_at_once() {
-        let mut state = State::default();
+        let mut state = Spreading::default();
         let start = Instant::from_std(std::time::Instant::now());
         let shards = ShardCount::new(100).unwrap();
         let numbers = |look: Vec<ShardId>| look.iter().map(|shard| shard.get()).collect::<Vec<_>>();
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_growth_begins_again() {
-        let mut state = State::default();
+        let mut state = Spreading::default();
         let start = Instant::from_std(std::time::Instant::now());
         let (four, eight) = (ShardCount::new(4).unwrap(), ShardCount::new(8).unwrap());
         state.look(four, start);

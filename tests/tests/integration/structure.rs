@@ -1,64 +1,34 @@
 //! The modules of each crate: imports come from the defining module, and no two modules depend on each other; the place
 //! of unit tests; and the names that an application sees of `delayq`.
 
+mod modules;
+
+use modules::{Modules, Names, Needs, circle, leaves};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The libraries, whose imports come from the defining module.
-const LIBRARIES: [&str; 3] = ["delayq-core", "delayq", "delayq-spool"];
-const PROGRAMS: [&str; 8] = [
-    "delayq-service",
-    "delayq-cluster",
-    "delayq-look",
-    "delayq-timer",
-    "delayq-forwarder",
-    "delayq-compensator",
-    "delayq-gateway",
-    "delayq-cli",
+/// The needs that close a circle, and are left for now.
+const LEFT: [(&str, [&str; 2]); 3] = [
+    ("delayq", ["calls", "calls::ride"]),
+    ("delayq", ["calls", "calls::scatter"]),
+    ("delayq-timer", ["pumping", "pumping::standing"]),
 ];
 
-/// A module's path inside its crate; empty: the crate's root.
-type Module = Vec<String>;
-
-/// The modules of one crate, with their text except tests.
-struct Modules(BTreeMap<Module, String>);
-
-// === impl Modules ===
-
-impl Modules {
-    fn of(name: &str) -> Self {
-        let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates").join(name).join("src");
-        let mut files = Vec::new();
-        rust_files(&src, &mut files);
-        let module = |file: PathBuf| {
-            let path = file.strip_prefix(&src).unwrap().with_extension("");
-            let path: Module = path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
-            let text = fs::read_to_string(&file).unwrap();
-            let tested = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default().to_owned();
-            (if path == ["lib"] { Vec::new() } else { path }, tested)
-        };
-        Self(files.into_iter().map(module).collect())
-    }
-
-    /// The module of a path inside the crate: the longest prefix that is a module.
-    fn holder(&self, path: &[String]) -> Module {
-        let lengths = (0..=path.len()).rev();
-        let mut beginnings = lengths.map(|length| path[..length].to_vec());
-        beginnings.find(|beginning| self.0.contains_key(beginning)).unwrap_or_default()
-    }
-
-    /// The dependencies of each module: imports and full paths. A re-export is no dependency.
-    fn needs(&self) -> BTreeMap<Module, BTreeSet<Module>> {
-        let needed = |(module, text): (&Module, &String)| {
-            let paths = paths(module, text).into_iter().map(|path| self.holder(&path));
-            (module.clone(), paths.filter(|needed| needed != module).collect())
-        };
-        self.0.iter().filter(|(module, _)| !module.is_empty()).map(needed).collect()
-    }
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
+/// The modules of each crate.
+fn crates() -> BTreeMap<String, Modules> {
+    let folders = fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    let modules = folders.map(|folder| {
+        (folder.file_name().unwrap().to_string_lossy().into_owned(), Modules::of(&folder.join("src")))
+    });
+    modules.collect()
+}
+
+pub(crate) fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
@@ -69,172 +39,103 @@ fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-fn paths(module: &Module, text: &str) -> Vec<Module> {
-    let code: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
-    let code = code.join("\n");
-    let mut found = Vec::new();
-    for (start, inside) in starts(module, &code) {
-        let rest = &code[start..];
-        let end = rest.find([';', '(', ')', '>']).unwrap_or(rest.len());
-        expand(&inside, &rest[..end], &mut found);
-    }
-    found
-}
-
-/// The start of each path after `crate::`, `super::`, or, in an import, after the name of a child; with the module of
-/// that prefix.
-fn starts(module: &Module, code: &str) -> Vec<(usize, Module)> {
-    let mut starts = Vec::new();
-    let parent = module[..module.len() - 1].to_vec();
-    for (word, stands_for) in [("crate::", Vec::new()), ("super::", parent)] {
-        for (at, _) in code.match_indices(word) {
-            let before = code[..at].chars().next_back();
-            let is_reexport = code[..at].ends_with("pub use ");
-            if !is_reexport && before.is_none_or(|c| !c.is_alphanumeric() && c != '_') {
-                starts.push((at + word.len(), stands_for.clone()));
-            }
-        }
-    }
-    for (at, _) in code.match_indices("\nuse ") {
-        let rest = &code[at + 5..];
-        let first: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-        let declares = format!("mod {first};");
-        if code.lines().any(|line| line.ends_with(&declares)) {
-            starts.push((at + 5, module.clone()));
-        }
-    }
-    starts
-}
-
-fn expand(inside: &[String], text: &str, found: &mut Vec<Module>) {
-    let text = text.trim();
-    let Some(open) = text.find('{') else {
-        let words = text.split("::").map(|word| word.split_whitespace().next().unwrap_or_default());
-        let names = words.take_while(|word| word.chars().all(|c| c.is_alphanumeric() || c == '_'));
-        found.push(inside.iter().cloned().chain(names.map(str::to_owned)).collect());
-        return;
-    };
-    let close = text.rfind('}').unwrap_or(text.len());
-    let prefix = text[..open].split("::").filter(|word| !word.is_empty()).map(str::to_owned);
-    let inside: Vec<String> = inside.iter().cloned().chain(prefix).collect();
-    let (mut depth, mut start) = (0, open + 1);
-    for (at, c) in text[..close].char_indices().skip_while(|(at, _)| *at <= open) {
-        match c {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            ',' if depth == 0 => {
-                expand(&inside, &text[start..at], found);
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    if !text[start..close].trim().is_empty() {
-        expand(&inside, &text[start..close], found);
-    }
-}
-
-fn circle(needs: &BTreeMap<Module, BTreeSet<Module>>) -> Option<Vec<String>> {
-    let mut left = needs.clone();
-    loop {
-        let free: Vec<Module> = left
-            .iter()
-            .filter(|(_, needed)| needed.iter().all(|needed| !left.contains_key(needed)))
-            .map(|(module, _)| module.clone())
-            .collect();
-        if free.is_empty() {
-            break;
-        }
-        free.iter().for_each(|module| drop(left.remove(module)));
-    }
-    let mut way = vec![left.keys().next()?.clone()];
-    loop {
-        let last = way.last().expect("it begins with one");
-        let next = left[last].iter().find(|needed| left.contains_key(*needed)).expect("none left is free");
-        if let Some(begin) = way.iter().position(|module| module == next) {
-            return Some(way[begin..].iter().map(|module| module.join("::")).collect());
-        }
-        way.push(next.clone());
-    }
+/// The modules that import from the root of their crate.
+fn through_the_root(needs: &Needs) -> Vec<String> {
+    let through = needs.iter().filter(|(_, needed)| needed.contains(&Vec::new()));
+    through.map(|(module, _)| module.join("::")).collect()
 }
 
 #[test]
 fn nothing_is_imported_through_the_face_of_its_crate() {
-    for name in LIBRARIES {
-        let needs = Modules::of(name).needs();
-        let through: Vec<String> = needs
-            .iter()
-            .filter(|(_, needed)| needed.contains(&Vec::new()))
-            .map(|(module, _)| module.join("::"))
-            .collect();
+    for (name, modules) in crates() {
+        let through = through_the_root(&modules.needs());
         assert!(through.is_empty(), "{name}: import from the module that defines it in {through:?}");
     }
 }
 
 #[test]
 fn no_modules_need_each_other() {
-    for name in LIBRARIES {
-        has_no_circle(name, &Modules::of(name).needs());
-    }
-    for name in PROGRAMS {
-        // A module and the children form a unit: children see private parts of its type.
-        let whole = |module: &Module| module[..1].to_vec();
-        let mut needs: BTreeMap<Module, BTreeSet<Module>> = BTreeMap::new();
-        for (module, needed) in Modules::of(name).needs() {
-            let others = needed.iter().filter(|needed| !needed.is_empty()).map(whole);
-            let module = whole(&module);
-            needs.entry(module.clone()).or_default().extend(others.filter(|other| *other != module));
+    let crates = crates();
+    assert!(crates.len() >= 11, "{:?}", crates.keys());
+    for (name, modules) in crates {
+        let mut needs = modules.needs();
+        let found: usize = needs.values().map(BTreeSet::len).sum();
+        assert!(found >= modules.0.len() / 2, "{name}: {found} imports in {} modules", modules.0.len());
+        for (_, [module, needed]) in LEFT.iter().filter(|(of, _)| *of == name) {
+            let [module, needed]: [Names; 2] = [module, needed].map(|path| names(path));
+            let is_left = needs.get_mut(&module).is_some_and(|needs| needs.remove(&needed));
+            assert!(is_left, "{name}: {module:?} does not need {needed:?} any more");
         }
-        has_no_circle(name, &needs);
+        if let Some(circle) = circle(&needs) {
+            panic!("{name}: {} → {}", circle.join(" → "), circle[0]);
+        }
     }
 }
 
-fn has_no_circle(name: &str, needs: &BTreeMap<Module, BTreeSet<Module>>) {
-    assert!(needs.values().any(|needed| !needed.is_empty()), "{name}: no import was found at all");
-    if let Some(circle) = circle(needs) {
-        panic!("{name}: {} → {}", circle.join(" → "), circle[0]);
-    }
+fn names(path: &str) -> Names {
+    path.split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
 fn face(root: &str) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    for (at, _) in root.match_indices("pub use ") {
-        let mut paths = Vec::new();
-        let rest = &root[at + "pub use ".len()..];
-        expand(&[], &rest[..rest.find(';').unwrap_or(rest.len())], &mut paths);
-        names.extend(paths.into_iter().filter_map(|path| path.last().cloned()));
-    }
+    let exports = root.match_indices("pub use ").map(|(at, _)| &root[at + "pub use ".len()..]);
+    let exported = exports.flat_map(|rest| leaves(&rest[..rest.find(';').unwrap_or(rest.len())]));
     let modules = root.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
-    names.extend(modules.map(str::to_owned));
-    names
+    exported.map(|(_, name)| name).chain(modules.map(str::to_owned)).collect()
 }
 
 #[test]
 fn an_application_finds_few_names_at_the_root() {
-    let root = &Modules::of("delayq").0[&Vec::new()];
+    let root = &crates()["delayq"].0[&Vec::new()];
     let names = face(root);
     assert!(!root.contains("::*"), "name what is exported");
     assert!(names.contains("Producer") && names.contains("protocol"), "{names:?}");
     assert!(names.len() <= 42, "{}: what services need belongs below protocol: {names:?}", names.len());
 }
 
+fn modules(texts: &[(&str, &str)]) -> Modules {
+    Modules(texts.iter().map(|(path, text)| (names(path), (*text).to_owned())).collect())
+}
+
 #[test]
 fn a_circle_and_an_import_through_the_face_are_found() {
-    let text = |text: &str| text.to_owned();
-    let module = |name: &str| name.split("::").map(str::to_owned).collect::<Module>();
-    let modules = Modules(BTreeMap::from([
-        (Vec::new(), text("mod a;\nmod b;\npub use a::A;\n")),
-        (module("a"), text("use crate::{\n    b::{self, B},\n};\npub struct A;\n")),
-        (module("b"), text("mod c;\npub use c::C;\n\nuse crate::A;\npub struct B;\n")),
-        (module("b::c"), text("fn c() -> crate::a::A { todo!() }\npub struct C;\n")),
-    ]));
-    let needs = modules.needs();
-    assert_eq!(needs[&module("b")], BTreeSet::from([Vec::new()]), "through the face");
-    assert_eq!(needs[&module("a")], BTreeSet::from([module("b")]));
-    assert_eq!(circle(&needs), None);
-    let mut around = modules;
-    around.0.insert(module("b"), text("mod c;\n\nuse c::C;\npub struct B;\n"));
-    assert_eq!(circle(&around.needs()), Some(vec![text("a"), text("b"), text("b::c")]));
+    let face = "mod a;\nmod b;\npub use a::A;\n";
+    let a = "use crate::{\n    b::{self, B},\n};\npub struct A;\n";
+    let c = "fn c() -> super::super::a::A { todo!() }\npub struct C;\n";
+    let straight = modules(&[("", face), ("a", a), ("b", "mod c;\npub use c::C;\n"), ("b::c", c)]).needs();
+    assert_eq!(straight[&names("a")], BTreeSet::from([names("b")]));
+    assert_eq!((circle(&straight), through_the_root(&straight)), (None, Vec::new()));
+    // The root hides a circle.
+    let through = modules(&[("", face), ("a", a), ("b", "use crate::A;\n")]).needs();
+    assert_eq!(circle(&through), Some(vec!["a".to_owned(), "b".to_owned()]));
+    let own = modules(&[("", "fn f() {}\n"), ("a", "fn a() { crate::f() }\n")]).needs();
+    assert_eq!(through_the_root(&own), ["a"]);
+}
+
+#[test]
+fn each_way_to_need_a_module_is_found() {
+    for (parent, child, circular) in [
+        ("mod c;\nuse c::C;\n", "use super::P;\n", true),
+        ("mod c;\nfn p() {\n    c::run()\n}\n", "use crate::p::P;\n", true),
+        ("pub(crate) mod c;\nuse self::c::C as D;\n", "fn c(p: &super::P) {}\n", true),
+        ("mod c;\nuse c::{\n    C,\n};\n", "use crate::p;\nfn c() { p::run() }\n", true),
+        ("mod c;\nuse c::C;\n", "/// See [`super::P`].\npub(in crate::p) fn c() {}\n", false),
+        (
+            "mod c;\nuse c::C;\n",
+            "fn c() {}\n\n#[cfg(test)]\nmod tests {\n    use super::super::P;\n}\n",
+            false,
+        ),
+        ("mod c;\npub(super) use c::C;\n", "use super::P;\n", false),
+        ("mod c;\npub(super) use c::C;\nfn p(c: C) {}\n", "use super::P;\n", true),
+        ("mod c;\npub(super) use c::run;\nfn p() { run() }\n", "use super::P;\n", true),
+        ("mod c;\npub(super) use c::run;\nfn p() { self.run() }\n", "use super::P;\n", false),
+        ("mod c;\n", "crate::p!(C);\nuse std::super_::P;\n", false),
+    ] {
+        let needs = modules(&[("", "mod p;\n"), ("p", parent), ("p::c", child)]).needs();
+        assert_eq!(circle(&needs).is_some(), circular, "{parent}{child}");
+    }
+    let brothers =
+        [("a", "use crate::b::A;\n"), ("b", "mod c;\npub use c::A;\n"), ("b::c", "use crate::a::B;\n")];
+    assert_eq!(circle(&modules(&brothers).needs()), Some(vec!["a".to_owned(), "b::c".to_owned()]));
 }
 
 /// Unit tests longer than this have their own file.
@@ -256,9 +157,8 @@ fn fault_of_tests(text: &str) -> Option<&'static str> {
 
 #[test]
 fn unit_tests_are_the_end_of_a_file_or_a_file_of_their_own() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut files = Vec::new();
-    ["crates", "bench", "tests/src"].iter().for_each(|folder| rust_files(&root.join(folder), &mut files));
+    ["crates", "bench", "tests/src"].iter().for_each(|folder| rust_files(&root().join(folder), &mut files));
     let wrong = files.iter().filter_map(|file| {
         let name = file.file_name().unwrap().to_string_lossy();
         let misnamed = name.ends_with("_tests.rs").then_some("unit tests stand in NAME/tests.rs");

@@ -32,7 +32,7 @@ pub struct Audit {
     bodies: bool,
 }
 
-struct Line {
+struct TopicBooks {
     topic: Topic,
     balances: bool,
     pending: u64,
@@ -51,7 +51,7 @@ impl Audit {
             return audit_bodies(context).await;
         }
         let lines = lines(context, self.topics).await?;
-        let values: Vec<Value> = lines.iter().map(Line::json).collect();
+        let values: Vec<Value> = lines.iter().map(TopicBooks::json).collect();
         context.output.print(&values, || {
             let columns = [
                 "topic",
@@ -66,7 +66,7 @@ impl Audit {
                 "books",
             ];
             let mut rows = context.output.rows(&columns);
-            for Line { topic, balances, pending, numbers: n } in &lines {
+            for TopicBooks { topic, balances, pending, numbers: n } in &lines {
                 let numbers =
                     [n.accepted, n.delivered, n.cancelled, n.expired, n.dead, n.purged, n.replaced, *pending];
                 let verdict = if *balances { "balance" } else { "DO NOT BALANCE" };
@@ -84,9 +84,9 @@ impl Audit {
     }
 }
 
-// === impl Line ===
+// === impl TopicBooks ===
 
-impl Line {
+impl TopicBooks {
     fn json(&self) -> Value {
         let mut value = json_of(&self.numbers);
         value["topic"] = json!(self.topic);
@@ -97,17 +97,17 @@ impl Line {
 }
 
 pub(super) async fn books(context: &Context) -> Result<Vec<Value>, Fault> {
-    Ok(lines(context, Vec::new()).await?.iter().map(Line::json).collect())
+    Ok(lines(context, Vec::new()).await?.iter().map(TopicBooks::json).collect())
 }
 
 /// Every topic's books if none is given.
-async fn lines(context: &Context, topics: Vec<Topic>) -> Result<Vec<Line>, Fault> {
+async fn lines(context: &Context, topics: Vec<Topic>) -> Result<Vec<TopicBooks>, Fault> {
     let admin = context.admin();
     let topics = if topics.is_empty() { admin.topics().await.map_err(of_core)? } else { topics };
     let mut lines = Vec::new();
     for topic in topics {
         let numbers = settled(&admin, &topic).await?;
-        lines.push(Line { balances: numbers.balances(), pending: numbers.pending(), numbers, topic });
+        lines.push(TopicBooks { balances: numbers.balances(), pending: numbers.pending(), numbers, topic });
     }
     Ok(lines)
 }

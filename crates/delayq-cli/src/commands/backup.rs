@@ -1,7 +1,7 @@
 //! `delayq backup`: the pending messages as NDJSON.
 
 use crate::backup_line::{Begin, Checkpoint, Dictionary, FORMAT, LeftOut, Record, Tally, TopicPolicy};
-use crate::commands::backup::target::{Interrupted, Target};
+use crate::commands::backup::target::{BackupTarget, Interrupted};
 use crate::deployment::{Context, check_topic};
 use crate::failure::{BACKUP_INCOMPLETE, INTERRUPTED, of_core};
 use crate::naming::named;
@@ -56,10 +56,10 @@ pub struct Backup {
     without_nodes: Vec<NodeName>,
 }
 
-struct Run<'c> {
+struct BackupRun<'c> {
     context: &'c Context,
     admin: Admin,
-    target: Target,
+    target: BackupTarget,
     begin: Begin,
     left_out: LeftOut,
     tally: Tally,
@@ -87,7 +87,11 @@ impl Backup {
         run.end()
     }
 
-    async fn begun<'c>(&self, context: &'c Context, bar: ProgressBar) -> Result<(Run<'c>, Walk), Fault> {
+    async fn begun<'c>(
+        &self,
+        context: &'c Context,
+        bar: ProgressBar,
+    ) -> Result<(BackupRun<'c>, Walk), Fault> {
         let admin = context.admin().without(self.without_nodes.iter().cloned()).map_err(of_core)?;
         let layout = admin.layout().await.map_err(of_core)?;
         for topic in &self.topics {
@@ -104,17 +108,21 @@ impl Backup {
             begun_ms: overview.map_err(of_core)?.now.millis().get(),
         };
         let walk = admin.walk(None).await.map_err(of_core)?;
-        let target = Target::create(&self.file, self.overwrite)?;
+        let target = BackupTarget::create(&self.file, self.overwrite)?;
         let (left_out, tally) = (LeftOut::default(), Tally::default());
-        let mut run = Run { context, admin, target, begin, left_out, tally, marked: 0, bar };
+        let mut run = BackupRun { context, admin, target, begin, left_out, tally, marked: 0, bar };
         run.begin().await?;
         run.leave_out()?;
         run.checkpoint(&walk)?;
         Ok((run, walk))
     }
 
-    async fn resumed<'c>(&self, context: &'c Context, bar: ProgressBar) -> Result<(Run<'c>, Walk), Fault> {
-        let (target, Interrupted { begin, left_out, checkpoint }) = Target::resume(&self.file)?;
+    async fn resumed<'c>(
+        &self,
+        context: &'c Context,
+        bar: ProgressBar,
+    ) -> Result<(BackupRun<'c>, Walk), Fault> {
+        let (target, Interrupted { begin, left_out, checkpoint }) = BackupTarget::resume(&self.file)?;
         let (tally, cursor) = (checkpoint.tally, checkpoint.cursor.parse::<WalkCursor>());
         let cursor = cursor.map_err(|why| self.unusable(&why))?;
         let namespace = context.config.deployment.namespace.as_str();
@@ -130,7 +138,7 @@ impl Backup {
         admin.layout().await.map_err(of_core)?;
         let walk = admin.walk(Some(&cursor)).await.map_err(of_core)?;
         let marked = tally.pending + tally.dead;
-        let mut run = Run { context, admin, target, begin, left_out, tally, marked, bar };
+        let mut run = BackupRun { context, admin, target, begin, left_out, tally, marked, bar };
         run.leave_out()?;
         run.checkpoint(&walk)?;
         Ok((run, walk))
@@ -141,9 +149,9 @@ impl Backup {
     }
 }
 
-// === impl Run ===
+// === impl BackupRun ===
 
-impl Run<'_> {
+impl BackupRun<'_> {
     /// A restore needs these records before the messages.
     async fn begin(&mut self) -> Result<(), Fault> {
         self.write(&Record::Backup(self.begin.clone()))?;

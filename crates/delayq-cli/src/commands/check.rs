@@ -29,8 +29,8 @@ mod status;
 #[derive(Debug, Args)]
 pub struct Check {
     /// How to print it
-    #[arg(long, value_enum, default_value_t = Format::Nagios)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = CheckFormat::Nagios)]
+    format: CheckFormat,
     /// Count only messages of this topic; may be repeated
     #[arg(long = "topic", short = 't', value_name = "TOPIC")]
     topics: Vec<Topic>,
@@ -65,7 +65,7 @@ pub struct Check {
 
 /// How a check prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum CheckFormat {
     /// One line and performance data
     Nagios,
     /// The text format of Prometheus, for a textfile collector
@@ -74,7 +74,7 @@ enum Format {
     Human,
 }
 
-type Seen = (Option<Look>, Vec<Checked>);
+type CheckedLook = (Option<Look>, Vec<Checked>);
 
 // === impl Check ===
 
@@ -99,15 +99,15 @@ impl Check {
             output.print(&value(status, look.as_ref(), &checks), String::new)?;
         } else {
             say(&match self.format {
-                Format::Nagios => print::nagios(status, look.as_ref(), &checks, &limits),
-                Format::Prometheus => print::prometheus(status, look.as_ref(), &checks),
-                Format::Human => print::human(output, &checks),
+                CheckFormat::Nagios => print::nagios(status, look.as_ref(), &checks, &limits),
+                CheckFormat::Prometheus => print::prometheus(status, look.as_ref(), &checks),
+                CheckFormat::Human => print::human(output, &checks),
             })?;
         }
         Ok(ExitCode::from(status.code()))
     }
 
-    async fn look(&self, global: &Global, context: &Context, limits: &Limits) -> Result<Seen, String> {
+    async fn look(&self, global: &Global, context: &Context, limits: &Limits) -> Result<CheckedLook, String> {
         let topics = if self.topics.is_empty() { Which::All(None) } else { Which::Only(&self.topics) };
         let both = async {
             tokio::join!(

@@ -5,7 +5,7 @@ use crate::commands::purge::kept;
 use crate::confirm::confirm;
 use crate::deployment::Context;
 use crate::failure::{NOT_REPLAYED, of_core, unknown};
-use crate::listing::{ATTEMPT, DIED, GROUP, Page, REASON};
+use crate::listing::{ATTEMPT, DIED, GROUP, ListingPage, REASON};
 use crate::look::look;
 use crate::output::{counted, time};
 use clap::{Args, Subcommand};
@@ -36,7 +36,7 @@ enum Action {
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
         #[command(flatten)]
-        page: Page,
+        page: ListingPage,
     },
     /// Replay dead letters, by id or all that match
     Replay(Replay),

@@ -2,7 +2,7 @@
 
 use crate::deployment::Context;
 use crate::failure::{of_core, usage};
-use crate::listing::{ATTEMPT, BYTES, Column, DIED, DUE, GROUP, LEASE_ENDS, Page, STATE};
+use crate::listing::{ATTEMPT, BYTES, Column, DIED, DUE, GROUP, LEASE_ENDS, ListingPage, STATE};
 use crate::output::complain;
 use clap::{Args, ValueEnum};
 use delayq::admin::{ListState, Listing, TimeRange};
@@ -24,8 +24,8 @@ pub struct List {
     #[arg(long, short = 'g', conflicts_with_all = ["state", "from", "until"])]
     group: Option<Group>,
     /// The state of the messages
-    #[arg(long, short = 's', value_enum, default_value_t = Which::Delayed)]
-    state: Which,
+    #[arg(long, short = 's', value_enum, default_value_t = ListedState::Delayed)]
+    state: ListedState,
     /// Only messages that are due, leased until, or dead from this time on
     #[arg(long, value_name = "TIME")]
     from: Option<When>,
@@ -33,12 +33,12 @@ pub struct List {
     #[arg(long, value_name = "TIME")]
     until: Option<When>,
     #[command(flatten)]
-    page: Page,
+    page: ListingPage,
 }
 
 /// The states that can be listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Which {
+pub enum ListedState {
     /// Waiting for the due time
     Delayed,
     /// Waiting to be reserved
@@ -81,10 +81,10 @@ impl List {
     async fn name_other_states(&self, context: &Context, topic: &Topic) -> Result<(), Fault> {
         let numbers = context.admin().count(topic).await.map_err(of_core)?;
         let states = [
-            (Which::Delayed, "delayed", numbers.delayed),
-            (Which::Ready, "ready", numbers.ready),
-            (Which::Leased, "leased", numbers.leased),
-            (Which::Dead, "dead", numbers.dead),
+            (ListedState::Delayed, "delayed", numbers.delayed),
+            (ListedState::Ready, "ready", numbers.ready),
+            (ListedState::Leased, "leased", numbers.leased),
+            (ListedState::Dead, "dead", numbers.dead),
         ];
         let others: Vec<String> = states
             .into_iter()
@@ -98,9 +98,9 @@ impl List {
     }
 }
 
-// === impl Which ===
+// === impl ListedState ===
 
-impl Which {
+impl ListedState {
     /// The time by which messages of this state are listed.
     const fn time(self) -> Column {
         match self {
@@ -111,13 +111,13 @@ impl Which {
     }
 }
 
-impl From<Which> for ListState {
-    fn from(which: Which) -> Self {
+impl From<ListedState> for ListState {
+    fn from(which: ListedState) -> Self {
         match which {
-            Which::Delayed => Self::Delayed,
-            Which::Ready => Self::Ready,
-            Which::Leased => Self::Leased,
-            Which::Dead => Self::Dead { newest_first: true },
+            ListedState::Delayed => Self::Delayed,
+            ListedState::Ready => Self::Ready,
+            ListedState::Leased => Self::Leased,
+            ListedState::Dead => Self::Dead { newest_first: true },
         }
     }
 }

@@ -59,7 +59,7 @@ enum Action {
     /// Try rejected rows again
     Retry {
         #[command(flatten)]
-        which: Which,
+        which: RowChoice,
         /// Also rows that are overtaken: a later row of their message was carried out, and a retry undoes it
         #[arg(long)]
         force: bool,
@@ -84,7 +84,7 @@ enum Action {
     #[command(visible_alias = "drop")]
     Discard {
         #[command(flatten)]
-        which: Which,
+        which: RowChoice,
         /// Do not ask: they cannot be restored
         #[arg(long)]
         yes: bool,
@@ -93,7 +93,7 @@ enum Action {
 
 /// Which rows.
 #[derive(Debug, Args)]
-struct Which {
+struct RowChoice {
     /// Their numbers
     #[arg(required_unless_present = "all")]
     numbers: Vec<u64>,
@@ -160,9 +160,9 @@ impl Outbox {
     }
 }
 
-// === impl Which ===
+// === impl RowChoice ===
 
-impl Which {
+impl RowChoice {
     async fn numbers(self, keeper: &mut OutboxKeeper) -> Result<Vec<u64>, Fault> {
         if !self.all {
             return Ok(self.numbers);

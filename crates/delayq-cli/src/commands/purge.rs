@@ -25,8 +25,8 @@ pub struct Purge {
     /// The topic
     topic: Topic,
     /// The state of the messages; for dead letters see delayq dead purge
-    #[arg(long, value_enum, default_value_t = Which::Delayed)]
-    state: Which,
+    #[arg(long, value_enum, default_value_t = Purgeable::Delayed)]
+    state: Purgeable,
     /// Due from this time
     #[arg(long, value_name = "TIME")]
     from: Option<When>,
@@ -40,7 +40,7 @@ pub struct Purge {
 
 /// What can be purged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Which {
+pub enum Purgeable {
     /// Waiting for the due time
     Delayed,
     /// Waiting to be reserved
@@ -57,11 +57,11 @@ impl Purge {
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         context.known_topic(&self.topic).await?;
         let what = match self.state {
-            Which::Delayed => PurgeWhat::Delayed(range(context, self.from, self.until).await?),
-            Which::Ready if self.from.is_some() || self.until.is_some() => {
+            Purgeable::Delayed => PurgeWhat::Delayed(range(context, self.from, self.until).await?),
+            Purgeable::Ready if self.from.is_some() || self.until.is_some() => {
                 return Err(usage("--from and --until are for --state delayed"));
             }
-            Which::Ready => PurgeWhat::Ready,
+            Purgeable::Ready => PurgeWhat::Ready,
         };
         confirm(&self.intent(context, what).await?, self.yes)?;
         let bar = if context.output.lively { ProgressBar::new_spinner() } else { ProgressBar::hidden() };

@@ -1,19 +1,21 @@
 //! `delayq put`: a single message from arguments, or many from NDJSON.
 
 use crate::backup_line::is_record;
-use crate::commands::put::many::{Line, LineFault, Lines, Many};
+use crate::commands::put::many::{InputLine, LineFault, Lines, Many};
 use crate::deployment::Context;
 use crate::failure::{self, of_core, refused, usage};
-use crate::output::{complain, time};
+use crate::output::complain;
 use clap::{Args, value_parser};
 use delayq::{Due, Message, MessageId, Put as Answer, PutError, PutOutcome, Topic};
 use delayq_service::config::HumanDuration;
 use delayq_service::when::When;
 use delayq_service::{Fault, json, put_line};
+use sentence::sentence;
 use std::io::{IsTerminal as _, Read as _};
 use std::path::PathBuf;
 
 pub(crate) mod many;
+mod sentence;
 
 /// Put a message, or many from a file or standard input
 ///
@@ -71,20 +73,20 @@ pub struct Put {
 }
 
 /// The lines of `--from`. Lines of a backup that are not messages are skipped.
-struct Messages {
+struct MessageLines {
     topic: Option<Topic>,
     past_ok: bool,
 }
 
-// === impl Messages ===
+// === impl MessageLines ===
 
-impl Lines for Messages {
-    async fn line(&mut self, line: &[u8]) -> Result<Line, LineFault> {
+impl Lines for MessageLines {
+    async fn line(&mut self, line: &[u8]) -> Result<InputLine, LineFault> {
         if is_record(line) {
-            return Ok(Line::Record);
+            return Ok(InputLine::Record);
         }
         let message = put_line::parse(line, self.topic.as_ref(), self.past_ok);
-        message.map(|message| Line::Put(Box::new(message))).map_err(LineFault::Refused)
+        message.map(|message| InputLine::Put(Box::new(message))).map_err(LineFault::Refused)
     }
 }
 
@@ -99,7 +101,7 @@ impl Put {
         if let Some(from) = self.from {
             let in_flight = self.in_flight.into();
             let many = Many { from, from_line: 1, strict: self.strict, in_flight };
-            let mut lines = Messages { topic: self.topic, past_ok: self.past_ok };
+            let mut lines = MessageLines { topic: self.topic, past_ok: self.past_ok };
             return many.run(context, &context.producer()?, &mut lines).await;
         }
         let topic = self.topic.clone();
@@ -202,26 +204,4 @@ async fn remembered(context: &Context, topic: &Topic, answer: &Answer) -> Option
     Some(format!(
         "its id is recognised until {remembered} after it has finished: delayq topic set {topic} --remember-own"
     ))
-}
-
-fn sentence(answer: &Answer) -> String {
-    let id = &answer.reference.id;
-    match &answer.outcome {
-        PutOutcome::Stored(due) => format!("stored {id}, due {}", time(*due)),
-        PutOutcome::Ready(due) => format!("stored {id}, due {}: it is ready", time(*due)),
-        PutOutcome::Exists(state, at) => format!("{id} exists: {state}, {}", time(*at)),
-        PutOutcome::Conflict(state, at) => {
-            format!("{id} is the id of another message: {state}, {}; replace it with --replace", time(*at))
-        }
-        PutOutcome::Newer => {
-            format!("{id} is the id of a message of a later format; upgrade delayq here first")
-        }
-        PutOutcome::Malformed => format!("{id} holds bytes that are not a message; see delayq audit"),
-        PutOutcome::Leased => format!("{id} is leased now, and cannot be replaced"),
-        PutOutcome::Stale => format!("{id} may have been stored and finished before"),
-        PutOutcome::Spooled => {
-            format!("spooled {id}: Redis does not store it now, the compensator will put it")
-        }
-        PutOutcome::Refused(why) => format!("{id} was refused: {why}"),
-    }
 }

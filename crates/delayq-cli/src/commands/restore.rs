@@ -1,7 +1,7 @@
 //! `delayq restore`: the messages of a backup, put again.
 
 use crate::backup_line::{Dictionary, LeftOut, Record, TopicPolicy};
-use crate::commands::put::many::{Line, LineFault, Lines, Many};
+use crate::commands::put::many::{InputLine, LineFault, Lines, Many};
 use crate::deployment::Context;
 use crate::failure::{BACKUP_UNUSABLE, LINES_REFUSED, of_core};
 use crate::output::complain;
@@ -95,7 +95,7 @@ impl Restore {
 // === impl Backup ===
 
 impl Lines for Backup<'_> {
-    async fn line(&mut self, line: &[u8]) -> Result<Line, LineFault> {
+    async fn line(&mut self, line: &[u8]) -> Result<InputLine, LineFault> {
         match Record::of_line(line).map_err(LineFault::Refused)? {
             None => self.message(line),
             Some(record) => self.record(record).await,
@@ -104,33 +104,33 @@ impl Lines for Backup<'_> {
 }
 
 impl Backup<'_> {
-    fn message(&self, line: &[u8]) -> Result<Line, LineFault> {
+    fn message(&self, line: &[u8]) -> Result<InputLine, LineFault> {
         let parsed = parse_any(line, None, true).map_err(LineFault::Refused)?;
         let mut message = parsed.message;
         if !self.restore.wants(&message.topic) || parsed.dead && !self.restore.dead {
-            return Ok(Line::LeftOut);
+            return Ok(InputLine::LeftOut);
         }
         if parsed.dead {
             // Due now, as after a replay. A message that has expired meanwhile is refused by name.
             message.due = Due::After(Duration::ZERO);
         }
         message.id = message.id.as_ref().map(|id| self.admin.id_here(id, message.group.as_ref()));
-        Ok(Line::Put(Box::new(message)))
+        Ok(InputLine::Put(Box::new(message)))
     }
 
-    async fn record(&mut self, record: Record) -> Result<Line, LineFault> {
+    async fn record(&mut self, record: Record) -> Result<InputLine, LineFault> {
         match record {
             Record::Backup(_) => (self.begun, self.ended) = (true, false),
             Record::End(_) => self.ended = true,
             Record::Policy(_) | Record::Dictionary(_) if self.restore.no_policies => {
-                return Ok(Line::LeftOut);
+                return Ok(InputLine::LeftOut);
             }
             Record::Policy(policy) => return self.policy(policy).await,
             Record::Dictionary(dictionary) => self.dictionary(dictionary).await?,
             Record::LeftOut(left_out) => self.is_left_out(left_out),
             Record::Checkpoint(_) => {}
         }
-        Ok(Line::Record)
+        Ok(InputLine::Record)
     }
 
     /// Reports each set of missing shards once.
@@ -149,10 +149,10 @@ impl Backup<'_> {
     async fn policy(
         &self,
         TopicPolicy { topic, settings, paused, rate }: TopicPolicy,
-    ) -> Result<Line, LineFault> {
+    ) -> Result<InputLine, LineFault> {
         let topic: Topic = topic.parse().map_err(|error| LineFault::Refused(format!("{error}")))?;
         if !self.restore.wants(&topic) {
-            return Ok(Line::LeftOut);
+            return Ok(InputLine::LeftOut);
         }
         let policy = policy_of(&settings).map_err(LineFault::Refused)?;
         let set = async {
@@ -166,7 +166,7 @@ impl Backup<'_> {
             Ok(())
         };
         set.await.map_err(|error| LineFault::Stop(of_core(error)))?;
-        Ok(Line::Record)
+        Ok(InputLine::Record)
     }
 
     async fn dictionary(&self, Dictionary { id, bytes_base64 }: Dictionary) -> Result<(), LineFault> {

@@ -22,11 +22,11 @@ use serde_json::{Value, json};
 pub struct Shards {
     /// What to do; without it, show them
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<Action>,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum Action {
     /// Add shards online
     Grow(Grow),
     /// Move shards of [[redis.nodes]] to another node online
@@ -64,10 +64,10 @@ impl Shards {
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         match self.what {
             None => show(context).await,
-            Some(What::Grow(grow)) => grow.run(context).await,
-            Some(What::Move(moving)) => moving.run(context).await,
-            Some(What::Name) => moving::name(context).await,
-            Some(What::Clean) => moving::clean(context).await,
+            Some(Action::Grow(grow)) => grow.run(context).await,
+            Some(Action::Move(moving)) => moving.run(context).await,
+            Some(Action::Name) => moving::name(context).await,
+            Some(Action::Clean) => moving::clean(context).await,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `delayq spool`: records waiting on this host's disk, and records set aside.
 
 pub(super) mod export;
+mod fault;
 pub(super) mod record;
 mod select;
 
@@ -16,6 +17,7 @@ use delayq_spool::{
     Rejected, Retried, Salvaged, SpoolError, SpoolReader, SpoolStats, Spooled, salvage_spool,
 };
 use export::Export;
+use fault::unusable;
 use select::Select;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -108,11 +110,11 @@ impl Action {
             Self::Show { number: Some(number), payload } => record::show(&reader, number, payload, output),
             Self::Waiting { limit } => {
                 let waiting = reader.waiting(0, limit).map_err(unusable)?;
-                list(output, waiting.iter().map(Listed::from))
+                list(output, waiting.iter().map(ListedRecord::from))
             }
             Self::Rejected { limit } => {
                 let rejected = reader.rejected(0, limit).map_err(unusable)?;
-                list(output, rejected.iter().map(Listed::from))
+                list(output, rejected.iter().map(ListedRecord::from))
             }
             Self::Export(export) => export.run(&reader),
             Self::Retry { which, force } => {
@@ -154,7 +156,7 @@ fn show(stats: &SpoolStats, output: Output) -> Result<(), Fault> {
     })
 }
 
-struct Listed<'r> {
+struct ListedRecord<'r> {
     number: u64,
     spooled_at: UnixMillis,
     record: &'r Result<AnyRecord, String>,
@@ -162,22 +164,22 @@ struct Listed<'r> {
     overtaken: bool,
 }
 
-impl<'r> From<&'r Spooled> for Listed<'r> {
+impl<'r> From<&'r Spooled> for ListedRecord<'r> {
     fn from(Spooled { seq, spooled_at, record, .. }: &'r Spooled) -> Self {
         Self { number: *seq, spooled_at: *spooled_at, record, reason: "", overtaken: false }
     }
 }
 
-impl<'r> From<&'r Rejected> for Listed<'r> {
+impl<'r> From<&'r Rejected> for ListedRecord<'r> {
     fn from(Rejected { seq, spooled_at, record, reason, overtaken, .. }: &'r Rejected) -> Self {
         Self { number: *seq, spooled_at: *spooled_at, record, reason, overtaken: *overtaken }
     }
 }
 
-fn list<'r>(output: Output, records: impl Iterator<Item = Listed<'r>>) -> Result<(), Fault> {
+fn list<'r>(output: Output, records: impl Iterator<Item = ListedRecord<'r>>) -> Result<(), Fault> {
     let mut rows = output.rows(&[">number", "spooled", "verb", "record", "why"]);
     let mut values: Vec<Value> = Vec::new();
-    for Listed { number, spooled_at, record, reason, overtaken } in records {
+    for ListedRecord { number, spooled_at, record, reason, overtaken } in records {
         let verb = record.as_ref().map_or("", AnyRecord::verb);
         let record = match record {
             Ok(AnyRecord::Message(record)) => format!("{} {}", record.topic, record.target.id),
@@ -249,8 +251,4 @@ fn salvaged(found: &Salvaged, output: Output) -> Result<(), Fault> {
 
 fn unreadable(what: String) -> Result<(), Fault> {
     Err(Fault::new(&RECORDS_UNREADABLE, what))
-}
-
-fn unusable(error: SpoolError) -> Fault {
-    Fault::new(&FILE, "the spool cannot be used").because(error)
 }

@@ -5,11 +5,13 @@ use crate::look::{answering, finish};
 use crate::output::{counted, distance, time};
 use clap::{Args, Subcommand};
 use delayq::UnixMillis;
-use delayq_cluster::{MemberInfo, Overview as Fleet};
+use delayq_cluster::Overview as Fleet;
 use delayq_look::{Look, Owner, Want, drained, owners, timers};
 use delayq_service::Fault;
+use state::state;
 
 mod drain;
+mod state;
 
 /// Show the timers and the shards they own; or drain one
 ///
@@ -18,11 +20,11 @@ mod drain;
 pub struct Timers {
     /// What to do; without it, show them
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<Action>,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum Action {
     Drain(drain::Drain),
     Undrain(drain::Undrain),
 }
@@ -38,8 +40,8 @@ impl Timers {
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         match self.what {
             None => show(context).await,
-            Some(What::Drain(drain)) => drain.run(context).await,
-            Some(What::Undrain(undrain)) => undrain.run(context).await,
+            Some(Action::Drain(drain)) => drain.run(context).await,
+            Some(Action::Undrain(undrain)) => undrain.run(context).await,
         }
     }
 }
@@ -54,18 +56,7 @@ fn print(context: &Context, look: &Look) -> Result<(), Fault> {
     context.output.print(&timers(look, &owners), || text(context, look, &owners))
 }
 
-fn state(member: &MemberInfo, pumped: usize) -> &'static str {
-    match member {
-        MemberInfo { draining: true, .. } => "stopping",
-        MemberInfo { drained: true, .. } if pumped > 0 => "draining",
-        MemberInfo { drained: true, .. } => "drained",
-        MemberInfo { hindered: 1.., .. } => "hindered",
-        MemberInfo { leader: true, .. } => "leads",
-        MemberInfo { planned: 0, .. } if pumped == 0 => "spare",
-        _ => "serves",
-    }
-}
-
+/// The drains of operators, a line each.
 fn drains(fleet: &Fleet) -> String {
     fleet.drains.iter().map(|drain| format!("{}\n", drained(drain))).collect()
 }

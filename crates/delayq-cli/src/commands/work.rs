@@ -1,6 +1,6 @@
 //! `delayq work`: a worker on the command line.
 
-use crate::commands::work::handler::{Handler, Judgement};
+use crate::commands::work::handler::{Handler, HandlerOutcome};
 use crate::deployment::{Context, Global};
 use crate::failure::{BUG, of_core};
 use crate::naming::named;
@@ -106,8 +106,8 @@ impl Work {
 async fn work(handler: Handler, delivery: Delivery) -> Result<(), Fault> {
     let name = format!("{} {}", delivery.topic, named(&delivery.id, delivery.group()));
     let settled = match handler.handle(&delivery).await {
-        Judgement::Done => delivery.ack().await,
-        Judgement::Failed { why, stderr } => {
+        HandlerOutcome::Done => delivery.ack().await,
+        HandlerOutcome::Failed { why, stderr } => {
             let attempt = delivery.envelope.attempt;
             let reason = if stderr.is_empty() { why.clone() } else { format!("{why}\n{stderr}") };
             let released = delivery.release(None, &reason).await;
@@ -118,11 +118,11 @@ async fn work(handler: Handler, delivery: Delivery) -> Result<(), Fault> {
             complain(&format!("{name}: {why}; attempt {attempt} {fate}"));
             released
         }
-        Judgement::Lost => {
+        HandlerOutcome::Lost => {
             complain(&format!("{name}: cancelled, or its lease was lost; the command was ended"));
             delivery.release(None, "the lease was lost").await
         }
-        Judgement::Impossible(fault) => {
+        HandlerOutcome::Impossible(fault) => {
             drop(delivery.release(Some(std::time::Duration::ZERO), &fault.to_string()).await);
             return Err(fault);
         }

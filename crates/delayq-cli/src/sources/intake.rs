@@ -1,15 +1,15 @@
 //! Checks an intake: access to the topic, queue or stream, running compensator, and waiting or dropped records.
 
-use super::PATIENCE;
 use crate::output::counted;
 use delayq_compensator::{IntakeConfig, IntakeFault, IntakeLook, look_at_intake};
 use delayq_look::Check;
+use std::time::Duration;
 
 const WHAT: &str = "intake";
 
-pub(super) async fn look(name: &str, config: &IntakeConfig) -> Check {
-    let looked = tokio::time::timeout(PATIENCE, look_at_intake(config)).await;
-    let silent = |_| Err(IntakeFault::Unreachable(format!("no answer within {PATIENCE:?}")));
+pub(super) async fn look(name: &str, config: &IntakeConfig, patience: Duration) -> Check {
+    let looked = tokio::time::timeout(patience, look_at_intake(config)).await;
+    let silent = |_| Err(IntakeFault::Unreachable(format!("no answer within {patience:?}")));
     judge(name, looked.unwrap_or_else(silent))
 }
 

@@ -1,6 +1,5 @@
 //! Checks the outbox of a database: access, age of the waiting rows, and truncation.
 
-use super::PATIENCE;
 use crate::output::{counted, duration};
 use delayq_compensator::{Books, OutboxConfig, outbox_keeper};
 use delayq_look::Check;
@@ -10,13 +9,13 @@ const WHAT: &str = "outbox";
 /// A row that has waited for longer points to more than a passing outage.
 const SLOW: Duration = Duration::from_secs(60);
 
-pub(super) async fn look(config: &OutboxConfig) -> Option<Check> {
+pub(super) async fn look(config: &OutboxConfig, patience: Duration) -> Option<Check> {
     config.url.as_ref()?;
     let books = async { outbox_keeper(config)?.books().await };
-    let why = match tokio::time::timeout(PATIENCE, books).await {
+    let why = match tokio::time::timeout(patience, books).await {
         Ok(Ok(books)) => return Some(judge(&books)),
         Ok(Err(fault)) => fault.to_string(),
-        Err(_) => format!("the database did not answer within {PATIENCE:?}"),
+        Err(_) => format!("the database did not answer within {patience:?}"),
     };
     Some(Check::bad(WHAT, why, "check [outbox], or make its tables: delayq outbox init"))
 }

@@ -23,14 +23,14 @@ const JANITOR: &str = r#"read -r word; [ "$word" = done ] || kill -s TERM "$1""#
 
 #[derive(Debug)]
 pub(super) struct Child {
-    pub(super) record: Record,
+    pub(super) record: ChildRecord,
     ended: watch::Receiver<Option<ExitStatus>>,
     janitor: std::process::Child,
 }
 
 /// Identifies a child: process ids are used again, start times are not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Record {
+pub(super) struct ChildRecord {
     pub(super) name: String,
     pub(super) pid: i32,
     /// Start time, in clock ticks since the start of the machine.
@@ -61,7 +61,7 @@ impl Child {
             sender.send_replace(status);
         });
         let started_ticks = started_ticks(pid).unwrap_or(0);
-        Ok(Self { record: Record { name: name.to_owned(), pid, started_ticks }, ended, janitor })
+        Ok(Self { record: ChildRecord { name: name.to_owned(), pid, started_ticks }, ended, janitor })
     }
 
     pub(super) fn ended(&self) -> Option<ExitStatus> {
@@ -98,9 +98,9 @@ fn janitor(pid: i32) -> Result<std::process::Child, Fault> {
         .map_err(|error| Fault::new(&codes::SYSTEM, "cannot start sh").because(error))
 }
 
-// === impl Record ===
+// === impl ChildRecord ===
 
-impl Record {
+impl ChildRecord {
     /// Returns whether this very process still runs.
     pub(super) fn is_alive(&self) -> bool {
         self.started_ticks > 0 && started_ticks(self.pid) == Some(self.started_ticks)
@@ -177,7 +177,7 @@ mod tests {
     #[tokio::test]
     async fn a_stray_is_ended_by_its_record_and_a_stranger_with_its_id_is_not() {
         let child = sleeper();
-        let stranger = Record { started_ticks: child.record.started_ticks + 1, ..child.record.clone() };
+        let stranger = ChildRecord { started_ticks: child.record.started_ticks + 1, ..child.record.clone() };
         stranger.end_stray().await;
         assert!(child.record.is_alive());
         child.record.end_stray().await;

@@ -12,7 +12,7 @@ use delayq::{Namespace, ShardCount};
 use delayq_service::Fault;
 use delayq_service::config::{DeploymentConfig, Environment, Source, load};
 
-pub(super) struct Parts<'p> {
+pub(super) struct ConfigurationParts<'p> {
     pub(super) folder: &'p DataFolder,
     pub(super) ports: &'p Ports,
     pub(super) etcd: bool,
@@ -31,9 +31,9 @@ delayq_service::configuration! {
     }
 }
 
-// === impl Parts ===
+// === impl ConfigurationParts ===
 
-impl Parts<'_> {
+impl ConfigurationParts<'_> {
     fn redis(&self) -> String {
         let password = match self.redises.iter().all(Redis::is_on_socket) {
             true => String::new(),
@@ -196,7 +196,8 @@ mod tests {
             let other = if ports.shape() == Shape::One { "b=stream:out" } else { "b=file:out" };
             let forwards = ["a=file".parse().unwrap(), other.parse().unwrap()];
             let (namespace, redises, forwards) = (&namespace, &redises, &forwards);
-            let parts = Parts { folder, ports, etcd, namespace, shards, redises, forwards, given: None };
+            let parts =
+                ConfigurationParts { folder, ports, etcd, namespace, shards, redises, forwards, given: None };
             folder.replace("delayq.toml", &parts.text()).unwrap();
             let made = earlier(folder).unwrap().unwrap();
             assert_eq!((made.namespace, made.shards), (namespace.clone(), shards));

@@ -1,7 +1,7 @@
 //! The private Redises and etcd: started, waited for, watched, ended.
 
-use super::child::{Child, Record};
-use super::configuration::{Parts, earlier};
+use super::child::{Child, ChildRecord};
+use super::configuration::{ConfigurationParts, earlier};
 use super::credentials::make_token;
 use super::folder::DataFolder;
 use super::forward::Forward;
@@ -110,7 +110,7 @@ impl Servers {
         let (shards, earlier) = (shards.unwrap_or(shape.shards()), made.unwrap_or_default());
         let ports = Ports::choose(folder, before.as_ref(), shape, options.port)?;
         let redises = Redis::all(folder, &ports, options.port.is_some());
-        let parts = Parts {
+        let parts = ConfigurationParts {
             folder,
             ports: &ports,
             etcd: !options.no_etcd,
@@ -183,7 +183,8 @@ impl Servers {
 
 async fn end_strays(folder: &DataFolder) -> Result<(), Fault> {
     let records = folder.read("children.json")?;
-    let records: Vec<Record> = records.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    let records: Vec<ChildRecord> =
+        records.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
     for record in records {
         record.end_stray().await;
     }
@@ -191,7 +192,7 @@ async fn end_strays(folder: &DataFolder) -> Result<(), Fault> {
 }
 
 fn record(folder: &DataFolder, children: &[Child]) -> Result<(), Fault> {
-    let records: Vec<&Record> = children.iter().map(|child| &child.record).collect();
+    let records: Vec<&ChildRecord> = children.iter().map(|child| &child.record).collect();
     folder.replace("children.json", &serde_json::to_string(&records).expect("records are plain values"))
 }
 

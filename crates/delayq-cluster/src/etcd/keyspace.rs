@@ -1,6 +1,6 @@
 //! Reading keys at one revision, and the fenced transactions that write them.
 
-use super::link::{EtcdError, Link};
+use super::link::{EtcdError, EtcdLink};
 use etcd_client::{
     Compare, CompareOp, GetOptions, KeyValue, PutOptions, SortOrder, SortTarget, Txn, TxnOp, TxnOpResponse,
 };
@@ -55,9 +55,9 @@ impl Fence {
     }
 }
 
-// === impl Link ===
+// === impl EtcdLink ===
 
-impl Link {
+impl EtcdLink {
     pub(crate) async fn read(&self, ranges: &[Range]) -> Result<(i64, Vec<Vec<Entry>>), EtcdError> {
         let gets: Vec<TxnOp> = ranges
             .iter()

@@ -1,6 +1,6 @@
 //! Leases: granted, kept alive on one stream, given back.
 
-use super::link::{EtcdError, Link};
+use super::link::{EtcdError, EtcdLink};
 use etcd_client::{Error, LeaseKeepAliveStream, LeaseKeeper};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
@@ -21,9 +21,9 @@ pub(crate) struct KeepAlive {
     turn: u64,
 }
 
-// === impl Link ===
+// === impl EtcdLink ===
 
-impl Link {
+impl EtcdLink {
     pub(crate) async fn grant(&self, ttl: Duration) -> Result<Grant, EtcdError> {
         let seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX);
         let sent = Instant::now();

@@ -55,7 +55,7 @@ pub(crate) enum EtcdError {
 
 /// A connection that switches endpoints by itself. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Link {
+pub(crate) struct EtcdLink {
     shared: Arc<Shared>,
 }
 
@@ -123,9 +123,9 @@ fn with_root_cause(message: &str, error: &dyn std::error::Error) -> String {
     }
 }
 
-// === impl Link ===
+// === impl EtcdLink ===
 
-impl Link {
+impl EtcdLink {
     pub(crate) fn new(config: EtcdConfig, counters: Arc<Counters>) -> Result<Self, ClusterError> {
         // A second installation is refused, and the first stays in place.
         let _ = rustls::crypto::ring::default_provider().install_default();

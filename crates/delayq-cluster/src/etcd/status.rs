@@ -1,6 +1,6 @@
 //! The status of an endpoint, including its alarms.
 
-use super::link::{EtcdError, Link};
+use super::link::{EtcdError, EtcdLink};
 use etcd_client::StatusResponse;
 use tokio::time::timeout;
 
@@ -30,9 +30,9 @@ fn alarm(error: &str) -> Option<String> {
     Some(name.trim().to_owned())
 }
 
-// === impl Link ===
+// === impl EtcdLink ===
 
-impl Link {
+impl EtcdLink {
     /// Asks one endpoint after the other, each within the request deadline.
     pub(crate) async fn statuses(&self) -> Vec<(String, Result<Status, EtcdError>)> {
         let mut statuses = Vec::new();

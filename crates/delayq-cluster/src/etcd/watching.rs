@@ -1,7 +1,7 @@
 //! Watching keys from a revision on, several ranges on one stream.
 
 use super::keyspace::Entry;
-use super::link::{EtcdError, Link};
+use super::link::{EtcdError, EtcdLink};
 use etcd_client::{EventType, WatchOptions, WatchResponse, WatchStream};
 use tokio::time::timeout;
 
@@ -31,9 +31,9 @@ impl WatchRange {
     }
 }
 
-// === impl Link ===
+// === impl EtcdLink ===
 
-impl Link {
+impl EtcdLink {
     /// Starts after the revision `read_at`; returns once etcd has confirmed every range.
     pub(crate) async fn watch(&self, ranges: &[WatchRange], read_at: i64) -> Result<Watch, EtcdError> {
         let turn = self.turn();

@@ -1,6 +1,6 @@
 //! The operations on a broker that an intake needs.
 
-use super::record::Record;
+use super::record::BrokerRecord;
 use async_trait::async_trait;
 use std::convert::Infallible;
 use std::fmt;
@@ -82,14 +82,14 @@ pub(crate) type Buried = Result<(), String>;
 /// A record that was handed out.
 #[derive(Debug)]
 pub(crate) struct Arrived<T> {
-    pub(crate) record: Record,
+    pub(crate) record: BrokerRecord,
     pub(crate) ticket: T,
 }
 
 /// A record that cannot be taken in, and why.
 #[derive(Debug)]
 pub(crate) struct Dead<'r, T> {
-    pub(crate) record: &'r Record,
+    pub(crate) record: &'r BrokerRecord,
     pub(crate) ticket: &'r T,
     pub(crate) reason: &'r str,
 }

@@ -12,6 +12,8 @@ mod offsets;
 #[cfg(feature = "intake-kafka")]
 mod source;
 #[cfg(feature = "intake-kafka")]
+mod ticket;
+#[cfg(feature = "intake-kafka")]
 mod topics;
 
 pub use config::KafkaIntakeConfig;

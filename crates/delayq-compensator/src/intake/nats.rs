@@ -16,6 +16,8 @@ mod sequences;
 #[cfg(feature = "intake-nats")]
 mod source;
 #[cfg(feature = "intake-nats")]
+mod ticket;
+#[cfg(feature = "intake-nats")]
 mod turn;
 #[cfg(feature = "intake-nats")]
 mod unreadable;

@@ -13,6 +13,8 @@ mod ready;
 mod record;
 #[cfg(feature = "intake-rabbitmq")]
 mod source;
+#[cfg(feature = "intake-rabbitmq")]
+mod ticket;
 
 pub use config::RabbitmqIntakeConfig;
 #[cfg(feature = "intake-rabbitmq")]

@@ -9,32 +9,31 @@
 //! unreadable, because a misspelled delay would deliver at once.
 
 mod asked;
+mod content;
 mod event;
 mod time;
 
-use crate::intake::record::Record;
-use asked::{Asked, Carried};
+use crate::intake::record::BrokerRecord;
+use asked::Carried;
+use content::Content;
 use delayq::spool::SpoolRecord;
 use delayq::{Topic, UnixMillis};
 use delayq_service::headers::{EVENT_PREFIXES, own, rest_of};
-
-/// The content of a record.
-#[derive(Debug, Default)]
-struct Content {
-    asked: Asked,
-    carried: Carried,
-}
 
 /// The write that a record asks for; `topic` is for records that name none, `now` is this host's clock.
 ///
 /// # Errors
 /// The record is unreadable.
-pub(crate) fn read(record: &Record, topic: Option<&Topic>, now: UnixMillis) -> Result<SpoolRecord, String> {
+pub(crate) fn read(
+    record: &BrokerRecord,
+    topic: Option<&Topic>,
+    now: UnixMillis,
+) -> Result<SpoolRecord, String> {
     let Content { asked, carried } = content(record)?;
     asked.write(record, topic, now, carried)
 }
 
-fn content(record: &Record) -> Result<Content, String> {
+fn content(record: &BrokerRecord) -> Result<Content, String> {
     if let Some(damage) = record.damage {
         return Err(damage.to_owned());
     }

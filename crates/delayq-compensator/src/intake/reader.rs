@@ -7,10 +7,10 @@ use super::broker::{Arrived, Broker, Dead, Lost};
 use super::config::IntakeConfig;
 use super::metrics::IntakeMetrics;
 use super::read::read;
-use super::record::Record;
-use crate::outcome::Settle;
+use super::record::BrokerRecord;
+use crate::outcome::Outcome;
 use crate::resting::message_of;
-use crate::source::{Recorded, Seen, Source, Want, What};
+use crate::source::{HandedOut, RecordContent, Source, SourceState, Want};
 use crate::writes::Write;
 use async_trait::async_trait;
 use delayq::protocol::RecordId;
@@ -47,7 +47,7 @@ pub(super) struct Intake<B: Broker> {
 
 /// A record from the broker.
 pub(super) struct Origin<T> {
-    record: Record,
+    record: BrokerRecord,
     ticket: T,
     /// Time of taking.
     at: UnixMillis,
@@ -69,7 +69,7 @@ pub(super) struct Letter<T> {
 impl<B: Broker> Source for Intake<B> {
     type Key = Origin<B::Ticket>;
 
-    async fn next(&mut self, want: Want, until: Instant) -> Result<Vec<Recorded<Self::Key>>, String> {
+    async fn next(&mut self, want: Want, until: Instant) -> Result<Vec<HandedOut<Self::Key>>, String> {
         if !self.is_connected && want == Want::Nothing {
             sleep_until(until.into()).await;
             return Ok(Vec::new());
@@ -83,21 +83,21 @@ impl<B: Broker> Source for Intake<B> {
         Ok(origins.into_iter().map(|origin| self.recorded(origin, &behind)).collect())
     }
 
-    async fn settle(&mut self, what: Vec<(Self::Key, Settle)>) -> Result<(), String> {
+    async fn settle(&mut self, what: Vec<(Self::Key, Outcome)>) -> Result<(), String> {
         // Over the next connection the record is handed out again.
         if !self.is_connected {
             return Ok(());
         }
         let (now, mut done, mut dead) = (host_now(), Vec::new(), Vec::new());
-        for (mut origin, settle) in what {
-            if let Settle::Hold(Fate::Unknown, _) | Settle::Rest(Fate::Unknown, _) = settle {
+        for (mut origin, outcome) in what {
+            if let Outcome::Hold(Fate::Unknown, _) | Outcome::Rest(Fate::Unknown, _) = outcome {
                 origin.tried.get_or_insert(now);
             }
-            match settle {
-                Settle::Done => done.push(origin),
-                Settle::Reject(reason) => dead.push(self.letter(origin, &reason)),
-                Settle::Rest(..) => self.resting.push(origin),
-                Settle::Hold(..) | Settle::Untried => self.untried.push(origin),
+            match outcome {
+                Outcome::Done => done.push(origin),
+                Outcome::Reject(reason) => dead.push(self.letter(origin, &reason)),
+                Outcome::Rest(..) => self.resting.push(origin),
+                Outcome::Hold(..) | Outcome::Untried => self.untried.push(origin),
             }
         }
         let mut settled = self.over(&done).await;
@@ -107,13 +107,13 @@ impl<B: Broker> Source for Intake<B> {
         self.ended(settled).await
     }
 
-    fn seen(&self) -> Seen {
+    fn seen(&self) -> SourceState {
         let oldest = self.waiting().map(|origin| origin.record.at.unwrap_or(origin.at)).min();
-        Seen {
+        SourceState {
             waiting: Some(self.waiting().count() as u64),
             resting: self.resting.len() as u64,
             oldest: oldest.map_or(Duration::ZERO, |at| host_now().since(at)),
-            ..Seen::default()
+            ..SourceState::default()
         }
     }
 
@@ -189,18 +189,22 @@ impl<B: Broker> Intake<B> {
         &self,
         mut origin: Origin<B::Ticket>,
         behind: &HashSet<(Topic, Vec<u8>)>,
-    ) -> Recorded<Origin<B::Ticket>> {
+    ) -> HandedOut<Origin<B::Ticket>> {
         let what = match read(&origin.record, self.config.topic.as_ref(), origin.at) {
-            Err(why) => What::Unfit(why),
+            Err(why) => RecordContent::Unfit(why),
             Ok(record) => {
                 let message = message_of(&record);
                 let is_behind = behind.contains(&message);
                 origin.message = Some(message);
                 let id = self.broker.place(&origin.ticket).map(|place| id_of(&place, &origin.record));
-                if is_behind { What::Behind } else { What::Write(Write::new(record, id, origin.tried)) }
+                if is_behind {
+                    RecordContent::Behind
+                } else {
+                    RecordContent::Write(Write::new(record, id, origin.tried))
+                }
             }
         };
-        Recorded { key: origin, what }
+        HandedOut { key: origin, what }
     }
 
     fn waiting(&self) -> impl Iterator<Item = &Origin<B::Ticket>> {
@@ -277,7 +281,7 @@ fn brief(reason: &str) -> String {
 }
 
 /// The id by which Redis recognises a record. A topic that was created again repeats its offsets, so the content counts too.
-fn id_of(place: &str, record: &Record) -> RecordId {
+fn id_of(place: &str, record: &BrokerRecord) -> RecordId {
     let at = record.at.map_or(0, UnixMillis::get).to_be_bytes();
     let headers = record.headers.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_slice()]);
     RecordId::of([place.as_bytes(), &at[..], record.body.as_slice()].into_iter().chain(headers))

@@ -4,7 +4,7 @@ use delayq::UnixMillis;
 
 /// A record of a topic, queue or stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct BrokerRecord {
     /// Names and values, in order.
     pub(crate) headers: Vec<(String, Vec<u8>)>,
     /// The body.
@@ -21,9 +21,9 @@ pub(crate) struct Record {
     pub(crate) damage: Option<&'static str>,
 }
 
-// === impl Record ===
+// === impl BrokerRecord ===
 
-impl Record {
+impl BrokerRecord {
     /// Approximate size in memory.
     pub(crate) fn bytes(&self) -> usize {
         /// Size of two allocations with addresses.

@@ -1,7 +1,6 @@
 //! An operator's work with an outbox.
 
-use super::reconcile::RowKey;
-use super::row::Row;
+use super::row::{OutboxRow, RowKey};
 use super::store::{Books, StoreError};
 use crate::codes::OUTBOX;
 use async_trait::async_trait;
@@ -11,7 +10,7 @@ use delayq_service::Fault;
 use std::time::Duration;
 
 /// Takes a row.
-pub(super) type Each<'a> = dyn FnMut(RowKey, Row) + Send + 'a;
+pub(super) type Each<'a> = dyn FnMut(RowKey, OutboxRow) + Send + 'a;
 
 /// A database's operations for an operator.
 ///
@@ -32,7 +31,7 @@ pub(super) trait Keeper: Send {
     async fn books(&mut self) -> Result<Books, StoreError>;
 
     /// Rows aside.
-    async fn aside(&mut self, page: Page) -> Result<Vec<AsideRow>, StoreError>;
+    async fn aside(&mut self, page: AsidePage) -> Result<Vec<AsideRow>, StoreError>;
 
     /// Lets rejected rows be tried again, but overtaken rows only by force; returns which are.
     async fn retry(&mut self, numbers: &[u64], force: bool) -> Result<Vec<u64>, StoreError>;
@@ -45,7 +44,7 @@ pub(super) trait Keeper: Send {
     async fn kept(&mut self, since: Duration, each: &mut Each<'_>) -> Result<(), StoreError>;
 
     /// Existing rows, each with the place in `keys`.
-    async fn rows_of(&mut self, keys: &[RowKey]) -> Result<Vec<(usize, Row)>, StoreError>;
+    async fn rows_of(&mut self, keys: &[RowKey]) -> Result<Vec<(usize, OutboxRow)>, StoreError>;
 
     /// Gives up the turn.
     async fn release(&mut self) -> Result<(), StoreError>;
@@ -53,7 +52,7 @@ pub(super) trait Keeper: Send {
 
 /// A page of rows aside, in order, behind a number.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Page {
+pub(super) struct AsidePage {
     /// Resting rows, or rejected rows.
     pub(super) resting: bool,
     pub(super) after: u64,
@@ -84,7 +83,7 @@ pub struct AsideRow {
 
 /// The request of a row.
 #[derive(Clone, Debug)]
-pub struct AskedRow(Row);
+pub struct AskedRow(OutboxRow);
 
 // === impl OutboxKeeper ===
 
@@ -124,7 +123,7 @@ impl OutboxKeeper {
     /// # Errors
     /// The outbox cannot be read.
     pub async fn aside(&mut self, resting: bool, after: u64, most: usize) -> Result<Vec<AsideRow>, Fault> {
-        self.0.aside(Page { resting, after, most, whole: true }).await.map_err(unusable)
+        self.0.aside(AsidePage { resting, after, most, whole: true }).await.map_err(unusable)
     }
 
     /// The same without payloads and headers, so that as many come as are asked for.
@@ -137,7 +136,7 @@ impl OutboxKeeper {
         after: u64,
         most: usize,
     ) -> Result<Vec<AsideRow>, Fault> {
-        self.0.aside(Page { resting, after, most, whole: false }).await.map_err(unusable)
+        self.0.aside(AsidePage { resting, after, most, whole: false }).await.map_err(unusable)
     }
 
     /// Lets rejected rows be tried again; by force also overtaken rows, which undo a later write of the message. Returns the
@@ -161,7 +160,7 @@ impl OutboxKeeper {
         self.0.kept(since, each).await.map_err(unusable)
     }
 
-    pub(super) async fn rows_of(&mut self, keys: &[RowKey]) -> Result<Vec<(usize, Row)>, Fault> {
+    pub(super) async fn rows_of(&mut self, keys: &[RowKey]) -> Result<Vec<(usize, OutboxRow)>, Fault> {
         self.0.rows_of(keys).await.map_err(unusable)
     }
 
@@ -206,8 +205,8 @@ impl AskedRow {
     }
 }
 
-impl From<Row> for AskedRow {
-    fn from(row: Row) -> Self {
+impl From<OutboxRow> for AskedRow {
+    fn from(row: OutboxRow) -> Self {
         Self(row)
     }
 }

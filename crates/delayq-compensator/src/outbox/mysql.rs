@@ -25,13 +25,11 @@ mod sql;
 mod turn;
 
 use super::config::OutboxConfig;
-use super::store::{Books, Store, StoreError, Taken, Verdict};
+use super::store::{Books, Store, StoreError, TurnTaken};
+use crate::outcome::Outcome;
 use async_trait::async_trait;
-use connection::{Connection, Link};
-use mysql_async::Row;
-use mysql_async::prelude::FromValue;
+use connection::{Connection, MySqlLink, column};
 use std::time::Duration;
-use turn::Turn;
 
 pub(super) use connection::settings;
 
@@ -45,7 +43,7 @@ pub(super) struct MySql {
     /// The present connection was made to a database with a fitting outbox.
     is_fit: bool,
     /// The present turn of this process.
-    turn: Option<Turn>,
+    turn: Option<TurnRows>,
     /// The turn is being taken.
     is_taking: bool,
     /// The last number of the rows aside that were tried again; 0: begin with the first.
@@ -54,6 +52,15 @@ pub(super) struct MySql {
     most: usize,
     /// Why the database cannot read the first row.
     unreadable: Option<String>,
+}
+
+/// The rows of a turn.
+#[derive(Debug)]
+enum TurnRows {
+    /// Rows, by seq; `whole`: payloads and headers were read.
+    Rows { seqs: Vec<u64>, whole: bool },
+    /// Rows aside, by number.
+    Aside(Vec<u64>),
 }
 
 // === impl MySql ===
@@ -73,7 +80,7 @@ impl MySql {
     }
 
     /// The connection to a readable outbox; connects if needed.
-    async fn connect(&mut self) -> Result<&mut Link, StoreError> {
+    async fn connect(&mut self) -> Result<&mut MySqlLink, StoreError> {
         if !self.connection.is_open() || !self.is_fit {
             (self.is_fit, self.turn) = (false, None);
             let found = self.connection.open().await?.first(sql::FIT).await?;
@@ -115,15 +122,15 @@ impl MySql {
 
 #[async_trait]
 impl Store for MySql {
-    async fn take(&mut self, resting: bool) -> Result<Taken, StoreError> {
+    async fn take(&mut self, resting: bool) -> Result<TurnTaken, StoreError> {
         self.is_taking = true;
         let taken = self.take_turn(resting).await;
         self.is_taking = false;
         self.ended(taken)
     }
 
-    async fn settle(&mut self, verdicts: Vec<Verdict>) -> Result<(), StoreError> {
-        let settled = self.end_turn(verdicts).await;
+    async fn settle(&mut self, outcomes: Vec<Outcome>) -> Result<(), StoreError> {
+        let settled = self.end_turn(outcomes).await;
         self.ended(settled)
     }
 
@@ -150,13 +157,5 @@ impl Store for MySql {
             refused @ Err(StoreError::Refused(_)) => refused,
             books => self.ended(books),
         }
-    }
-}
-
-/// Takes a value out of a row.
-fn column<T: FromValue>(row: &mut Row, at: usize) -> Result<T, StoreError> {
-    match row.take_opt(at) {
-        Some(Ok(value)) => Ok(value),
-        _ => Err(StoreError::Unfit(format!("column {at} of an answer is missing, or of another type"))),
     }
 }

@@ -24,13 +24,13 @@ mod sql;
 mod turn;
 
 use super::config::OutboxConfig;
-use super::store::{Books, Store, StoreError, Taken, Verdict};
+use super::store::{Books, Store, StoreError, TurnTaken};
+use crate::outcome::Outcome;
 use async_trait::async_trait;
-use connection::{Connection, Link, Param};
+use connection::{Connection, PostgresLink};
 use keys::{Key, Window};
 use sql::Sql;
 use std::time::Duration;
-use turn::Turn;
 
 pub(super) use connection::settings;
 
@@ -47,7 +47,7 @@ pub(super) struct Postgres {
     /// The present window, as far as this process knows.
     window: Option<Window>,
     /// The present turn of this process.
-    turn: Option<Turn>,
+    turn: Option<TurnRows>,
     /// The turn is being taken.
     is_taking: bool,
     /// The last number of the rows aside that were tried again; 0: begin with the first.
@@ -58,6 +58,15 @@ pub(super) struct Postgres {
     unreadable: Option<(Key, String)>,
     /// The transaction that keeps a table from being truncated.
     held: Option<String>,
+}
+
+/// The rows of a turn.
+#[derive(Debug)]
+enum TurnRows {
+    /// Rows of the window: the keys of existing rows, and the size of the page; `whole`: payloads and headers were read.
+    Rows { keys: Vec<Key>, page: usize, whole: bool },
+    /// Rows aside, by number.
+    Aside(Vec<i64>),
 }
 
 // === impl Postgres ===
@@ -98,7 +107,7 @@ impl Postgres {
     }
 
     /// The link, after [`Self::connect`].
-    fn link(&self) -> Result<&Link, StoreError> {
+    fn link(&self) -> Result<&PostgresLink, StoreError> {
         self.connection
             .present()
             .ok_or_else(|| StoreError::Unreachable("the connection is closed".to_owned()))
@@ -116,15 +125,15 @@ impl Postgres {
 
 #[async_trait]
 impl Store for Postgres {
-    async fn take(&mut self, resting: bool) -> Result<Taken, StoreError> {
+    async fn take(&mut self, resting: bool) -> Result<TurnTaken, StoreError> {
         self.is_taking = true;
         let taken = self.take_turn(resting).await;
         self.is_taking = false;
         self.ended(taken)
     }
 
-    async fn settle(&mut self, verdicts: Vec<Verdict>) -> Result<(), StoreError> {
-        let settled = self.end_turn(verdicts).await;
+    async fn settle(&mut self, outcomes: Vec<Outcome>) -> Result<(), StoreError> {
+        let settled = self.end_turn(outcomes).await;
         self.ended(settled)
     }
 

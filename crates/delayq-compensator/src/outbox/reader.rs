@@ -2,11 +2,11 @@
 
 use super::config::OutboxConfig;
 use super::notices::Notices;
-use super::row::Row;
+use super::row::OutboxRow;
 use super::side_job::SideJob;
-use super::store::{Books, Store, StoreError, Taken, Verdict};
-use crate::outcome::Settle;
-use crate::source::{Recorded, Seen, Source, Want, What};
+use super::store::{Books, Store, StoreError, TurnTaken};
+use crate::outcome::Outcome;
+use crate::source::{HandedOut, RecordContent, Source, SourceState, Want};
 use crate::source_metrics::SourceMetrics;
 use crate::writes::Write;
 use async_trait::async_trait;
@@ -57,7 +57,7 @@ impl Source for Outbox {
     /// A turn settles rows in order.
     type Key = ();
 
-    async fn next(&mut self, want: Want, until: Instant) -> Result<Vec<Recorded<()>>, String> {
+    async fn next(&mut self, want: Want, until: Instant) -> Result<Vec<HandedOut<()>>, String> {
         if let Some(listen) = self.listen.take() {
             self.listening.spawn(listen);
         }
@@ -73,31 +73,31 @@ impl Source for Outbox {
         Ok(Vec::new())
     }
 
-    async fn settle(&mut self, what: Vec<((), Settle)>) -> Result<(), String> {
-        let mut verdicts: Vec<Verdict> = what.into_iter().map(|((), settle)| verdict(settle)).collect();
+    async fn settle(&mut self, what: Vec<((), Outcome)>) -> Result<(), String> {
+        let mut outcomes: Vec<Outcome> = what.into_iter().map(|((), outcome)| shortened(outcome)).collect();
         // Rows behind a row that is still to be carried out are read again with that row. Rows aside are each settled by
         // itself.
         if !self.is_aside {
-            let settled = verdicts.iter().take_while(|verdict| **verdict != Verdict::Untried).count();
-            verdicts.truncate(settled);
-            self.resting +=
-                verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Rests(_))).count() as u64;
+            let is_settled = |outcome: &&Outcome| !matches!(outcome, Outcome::Hold(..) | Outcome::Untried);
+            outcomes.truncate(outcomes.iter().take_while(is_settled).count());
+            let rests = |outcome: &&Outcome| matches!(outcome, Outcome::Rest(..));
+            self.resting += outcomes.iter().filter(rests).count() as u64;
         }
-        self.store.settle(verdicts.clone()).await.map_err(|error| error.to_string())?;
-        self.report(&verdicts);
+        self.store.settle(outcomes.clone()).await.map_err(|error| error.to_string())?;
+        self.report(&outcomes);
         self.has_settled = true;
         Ok(())
     }
 
-    fn seen(&self) -> Seen {
+    fn seen(&self) -> SourceState {
         let Books { oldest, rejected, bytes, .. } = self.books;
         let oldest = oldest.unwrap_or_default();
-        Seen {
+        SourceState {
             rejected: Some(rejected),
             resting: self.resting,
             oldest,
             bytes: Some(bytes),
-            ..Seen::default()
+            ..SourceState::default()
         }
     }
 
@@ -117,14 +117,14 @@ impl Outbox {
     }
 
     /// Takes the turn, with rows; none: there are none for now.
-    async fn turn(&mut self, resting: bool) -> Result<Vec<Recorded<()>>, StoreError> {
+    async fn turn(&mut self, resting: bool) -> Result<Vec<HandedOut<()>>, StoreError> {
         self.is_aside = resting;
         let taken = self.take(resting).await?;
         if !resting {
-            let is_idle = !matches!(taken, Taken::Turn(_));
+            let is_idle = !matches!(taken, TurnTaken::Turn(_));
             self.idle_until = is_idle.then(|| Instant::now() + *self.config.poll_interval);
         }
-        let Taken::Turn(rows) = taken else {
+        let TurnTaken::Turn(rows) = taken else {
             self.side_jobs().await;
             return Ok(Vec::new());
         };
@@ -138,7 +138,7 @@ impl Outbox {
     }
 
     /// A window that is read for long is no reason to be ready meanwhile.
-    async fn take(&mut self, resting: bool) -> Result<Taken, StoreError> {
+    async fn take(&mut self, resting: bool) -> Result<TurnTaken, StoreError> {
         let Self { store, condition, config, .. } = self;
         let limit = *config.deadline;
         let slow = async {
@@ -172,9 +172,9 @@ impl Outbox {
     }
 
     /// Counts and logs rows that are set aside for good.
-    fn report(&self, verdicts: &[Verdict]) {
-        let reasons = verdicts.iter().filter_map(|verdict| match verdict {
-            Verdict::Rejected(reason) => Some(reason),
+    fn report(&self, outcomes: &[Outcome]) {
+        let reasons = outcomes.iter().filter_map(|outcome| match outcome {
+            Outcome::Reject(reason) => Some(reason),
             _ => None,
         });
         let rejected: Vec<&String> = reasons.collect();
@@ -190,24 +190,24 @@ impl Outbox {
 }
 
 /// A row; `resting`: the row rested before, and may have been carried out.
-fn recorded(row: Row, resting: bool) -> Recorded<()> {
+fn recorded(row: OutboxRow, resting: bool) -> HandedOut<()> {
     let id = Some(row.id());
     let what = match row.is_behind {
-        true => What::Behind,
+        true => RecordContent::Behind,
         false => match row.record(delayq_service::host_now()) {
-            Ok(record) => What::Write(Write { record, id, tried: None, is_first: !resting }),
-            Err(reason) => What::Unfit(reason),
+            Ok(record) => RecordContent::Write(Write { record, id, tried: None, is_first: !resting }),
+            Err(reason) => RecordContent::Unfit(reason),
         },
     };
-    Recorded { key: (), what }
+    HandedOut { key: (), what }
 }
 
-fn verdict(settle: Settle) -> Verdict {
-    match settle {
-        Settle::Done => Verdict::Done,
-        Settle::Reject(reason) => Verdict::Rejected(short(reason)),
-        Settle::Rest(_, why) => Verdict::Rests(short(why)),
-        Settle::Hold(..) | Settle::Untried => Verdict::Untried,
+/// An outcome with a reason that fits into the column.
+fn shortened(outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Reject(reason) => Outcome::Reject(short(reason)),
+        Outcome::Rest(fate, why) => Outcome::Rest(fate, short(why)),
+        outcome => outcome,
     }
 }
 

@@ -5,7 +5,7 @@
 //! that Redis knows stay unchanged.
 
 use super::keeper::OutboxKeeper;
-use super::row::Row;
+use super::row::{OutboxRow, RowKey};
 use crate::codes::OUTBOX;
 use delayq::spool::SpoolAction;
 use delayq::{Admin, Due, Message, MessageId, Producer, PutOutcome, Target, UnixMillis};
@@ -16,9 +16,6 @@ use std::time::{Duration, Instant};
 
 /// So many messages are put together.
 const PAGE: usize = 500;
-
-/// The identity of a row.
-pub(super) type RowKey = (i64, i64);
 
 /// The extent of a reconcile.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +48,7 @@ pub struct Reconciled {
 }
 
 /// The topic, the id and the group of a message, as written in a row. The group is missing if not part of the name.
-type Name = (String, String, Option<String>);
+type RowName = (String, String, Option<String>);
 
 /// The state of a message, by the rows so far.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,13 +65,13 @@ enum Net {
 
 /// The messages of rows, taken together.
 #[derive(Debug, Default)]
-struct Ledger(HashMap<Name, Net>);
+struct Ledger(HashMap<RowName, Net>);
 
 // === impl Ledger ===
 
 impl Ledger {
     /// Adds the next row.
-    fn add(&mut self, key: RowKey, row: &Row, now: UnixMillis) {
+    fn add(&mut self, key: RowKey, row: &OutboxRow, now: UnixMillis) {
         let name = name_of(row);
         let due = due_of(row, now);
         let net = match (row.verb.as_str(), self.0.get(&name)) {
@@ -103,14 +100,14 @@ impl Ledger {
 }
 
 /// The name of a row's message.
-fn name_of(row: &Row) -> Name {
+fn name_of(row: &OutboxRow) -> RowName {
     let is_generated = matches!(row.id.parse(), Ok(MessageId::Generated(_)));
     let group = row.group_id.clone().filter(|_| !is_generated);
     (row.topic.clone(), row.id.clone(), group)
 }
 
 /// The due time of a row's message, or the rest of a delay; and the time since the due time.
-fn due_of(row: &Row, now: UnixMillis) -> Option<(Due, Duration)> {
+fn due_of(row: &OutboxRow, now: UnixMillis) -> Option<(Due, Duration)> {
     let at = row.due.map(|at| (Due::At(time(at)), now.since(time(at))));
     at.or_else(|| {
         let delay = Duration::from_millis(row.delay_ms?.unsigned_abs());
@@ -146,7 +143,7 @@ impl OutboxKeeper {
     ) -> Result<Reconciled, Fault> {
         let (mut found, mut ledger) = (Reconciled::default(), Ledger::default());
         let (now, begun) = (delayq_service::host_now(), Instant::now());
-        let mut add = |key: RowKey, row: Row| {
+        let mut add = |key: RowKey, row: OutboxRow| {
             found.rows += 1;
             ledger.add(key, &row, now);
         };
@@ -179,7 +176,7 @@ impl OutboxKeeper {
         let keys: Vec<RowKey> = some.iter().map(|(key, _)| *key).collect();
         let rows = self.rows_of(&keys).await?;
         let now = delayq_service::host_now();
-        let message = |(place, row): (usize, Row)| {
+        let message = |(place, row): (usize, OutboxRow)| {
             let SpoolAction::Put(message) = row.record(now).ok()?.never_tried().action else {
                 return None;
             };
@@ -238,12 +235,12 @@ mod tests {
             let (due, expected) = rest.split_once('?').unwrap_or((rest, ""));
             let at = |ms: &str| ms.parse().ok().map(|ms| UNIX_EPOCH + Duration::from_millis(ms));
             let verbs = [("p", "put"), ("P", "put"), ("c", "cancel"), ("r", "reschedule")];
-            let row = Row {
+            let row = OutboxRow {
                 verb: verbs.iter().find(|(short, _)| *short == verb).unwrap().1.to_owned(),
                 replaces: verb == "P",
                 due: at(due),
                 expected: at(expected),
-                ..Row::default()
+                ..OutboxRow::default()
             };
             ledger.add((1, seq), &row, NOW);
         }
@@ -277,14 +274,14 @@ mod tests {
 
     #[test]
     fn rows_of_one_id_in_two_groups_are_of_two_messages_unless_it_is_generated() {
-        let row = |verb: &str, id: &str, group: Option<&str>| Row {
+        let row = |verb: &str, id: &str, group: Option<&str>| OutboxRow {
             verb: verb.to_owned(),
             id: id.to_owned(),
             group_id: group.map(str::to_owned),
             delay_ms: (verb == "put").then_some(1000),
-            ..Row::default()
+            ..OutboxRow::default()
         };
-        let left = |rows: &[Row]| {
+        let left = |rows: &[OutboxRow]| {
             let mut ledger = Ledger::default();
             (1..).zip(rows).for_each(|(seq, row)| ledger.add((1, seq), row, NOW));
             ledger.0.into_values().filter(|net| matches!(net, Net::Pending { .. })).count()
@@ -300,11 +297,11 @@ mod tests {
 
     #[test]
     fn what_follows_a_message_that_was_due_by_then_is_of_another_one() {
-        let row = |verb: &str, delay_s: u64, age_s: u64| Row {
+        let row = |verb: &str, delay_s: u64, age_s: u64| OutboxRow {
             verb: verb.to_owned(),
             delay_ms: (verb != "cancel").then_some(delay_s as i64 * 1000),
             age: Duration::from_secs(age_s),
-            ..Row::default()
+            ..OutboxRow::default()
         };
         let left = |s| Due::After(Duration::from_secs(s));
         for (rows, expected) in [
@@ -332,7 +329,7 @@ mod tests {
     fn of_a_delay_what_is_left_counts_and_how_long_ago_it_passed() {
         let s = Duration::from_secs;
         for (age, left, past) in [(2, 3, 0), (5, 0, 0), (9, 0, 4)] {
-            let row = Row { delay_ms: Some(5_000), age: s(age), ..Row::default() };
+            let row = OutboxRow { delay_ms: Some(5_000), age: s(age), ..OutboxRow::default() };
             assert_eq!(due_of(&row, NOW), Some((Due::After(s(left)), s(past))));
         }
         assert_eq!(later(Due::After(s(5)), s(2)), Due::After(s(3)), "it goes by while others are put");

@@ -14,9 +14,12 @@ pub(super) const MAX_HEADERS: usize = 8 * MAX_HEADER_BYTES;
 /// Maximum bytes of payloads and headers in a page of several rows.
 pub(super) const MAX_PAGE_BYTES: i64 = 8 << 20;
 
+/// The identity of a row.
+pub(super) type RowKey = (i64, i64);
+
 /// The columns of a row that ask for a write.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Row {
+pub(crate) struct OutboxRow {
     pub(crate) verb: String,
     pub(crate) topic: String,
     pub(crate) id: String,
@@ -40,9 +43,9 @@ pub(crate) struct Row {
     pub(crate) key: String,
 }
 
-// === impl Row ===
+// === impl OutboxRow ===
 
-impl Row {
+impl OutboxRow {
     /// The id by which Redis recognises a repeat.
     pub(crate) fn id(&self) -> RecordId {
         RecordId::of([
@@ -139,8 +142,13 @@ mod tests {
 
     const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 
-    fn row(verb: &str) -> Row {
-        Row { verb: verb.to_owned(), topic: "orders".to_owned(), id: "order-17".to_owned(), ..Row::default() }
+    fn row(verb: &str) -> OutboxRow {
+        OutboxRow {
+            verb: verb.to_owned(),
+            topic: "orders".to_owned(),
+            id: "order-17".to_owned(),
+            ..OutboxRow::default()
+        }
     }
 
     fn at(ms: u64, nanos: u64) -> SystemTime {
@@ -149,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_put_has_all_that_its_columns_say_and_is_never_due_before_its_time() {
-        let full = Row {
+        let full = OutboxRow {
             group_id: Some("user-5".to_owned()),
             due: Some(at(5, 1_000)),
             payload: Some(vec![0, 255]),
@@ -164,10 +172,10 @@ mod tests {
         let expected =
             expected.id("order-17").unwrap().group("user-5").unwrap().header("b", "1").header("a", "2");
         assert_eq!(*message, expected.expires(UnixMillis::new(9)).max_attempts(3).replace());
-        let none = Row { headers: Some("null".to_owned()), ..row("put") };
+        let none = OutboxRow { headers: Some("null".to_owned()), ..row("put") };
         let SpoolAction::Put(message) = none.record(NOW).unwrap().action else { panic!("a put") };
         assert_eq!(message.headers, []);
-        let plain = Row { headers: Some(r#"{"b":"1","a":"2"}"#.to_owned()), ..row("put") };
+        let plain = OutboxRow { headers: Some(r#"{"b":"1","a":"2"}"#.to_owned()), ..row("put") };
         let SpoolAction::Put(message) = plain.record(NOW).unwrap().action else { panic!("a put") };
         assert_eq!(message.due, Due::After(Duration::ZERO));
         assert_eq!(message.headers, [("a", "2"), ("b", "1")].map(|(n, v)| (n.to_owned(), v.to_owned())));
@@ -175,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_delay_counts_from_when_the_row_was_added_and_no_row_says_that_it_was_tried() {
-        let waited = Row { delay_ms: Some(30_000), age: Duration::from_secs(10), ..row("put") };
+        let waited = OutboxRow { delay_ms: Some(30_000), age: Duration::from_secs(10), ..row("put") };
         let record = waited.record(NOW).unwrap();
         let Resubmit::Put(message) = record.resubmit(NOW, None) else { panic!("a put") };
         assert_eq!(message.due, Due::After(Duration::from_secs(20)));
@@ -184,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_reschedule_may_expect_a_due_time_and_a_cancel_has_none() {
-        let moved = Row { due: Some(at(7, 0)), expected: Some(at(5, 0)), ..row("reschedule") };
+        let moved = OutboxRow { due: Some(at(7, 0)), expected: Some(at(5, 0)), ..row("reschedule") };
         let change = Reschedule::ToIfDue(Due::At(UnixMillis::new(7)), UnixMillis::new(5));
         assert_eq!(moved.record(NOW).unwrap().action, SpoolAction::Reschedule(change));
         assert_eq!(row("cancel").record(NOW).unwrap().action, SpoolAction::Cancel);
@@ -196,16 +204,16 @@ mod tests {
         for (row, expected) in [
             (row("delete"), "verb \"delete\""),
             (row("reschedule"), "without `due`"),
-            (Row { topic: "a b".to_owned(), ..put() }, "topic"),
-            (Row { id: String::new(), ..put() }, "it is empty"),
-            (Row { group_id: Some("\n".to_owned()), ..put() }, "control character"),
-            (Row { due: Some(at(1, 0)), delay_ms: Some(1), ..put() }, "both"),
-            (Row { due: Some(UNIX_EPOCH - Duration::from_secs(1)), ..put() }, "due: it is before 1970"),
-            (Row { delay_ms: Some(-1), ..put() }, "delay_ms"),
-            (Row { headers: Some(r#"{"n":1}"#.to_owned()), ..put() }, "headers: expected an object"),
-            (Row { headers: Some(r#""hidden""#.to_owned()), ..put() }, "headers: expected an object"),
-            (Row { fault: Some("payload: 9".to_owned()), ..put() }, "payload: 9"),
-            (Row { max_attempts: Some(70_000), ..put() }, "max_attempts"),
+            (OutboxRow { topic: "a b".to_owned(), ..put() }, "topic"),
+            (OutboxRow { id: String::new(), ..put() }, "it is empty"),
+            (OutboxRow { group_id: Some("\n".to_owned()), ..put() }, "control character"),
+            (OutboxRow { due: Some(at(1, 0)), delay_ms: Some(1), ..put() }, "both"),
+            (OutboxRow { due: Some(UNIX_EPOCH - Duration::from_secs(1)), ..put() }, "due: it is before 1970"),
+            (OutboxRow { delay_ms: Some(-1), ..put() }, "delay_ms"),
+            (OutboxRow { headers: Some(r#"{"n":1}"#.to_owned()), ..put() }, "headers: expected an object"),
+            (OutboxRow { headers: Some(r#""hidden""#.to_owned()), ..put() }, "headers: expected an object"),
+            (OutboxRow { fault: Some("payload: 9".to_owned()), ..put() }, "payload: 9"),
+            (OutboxRow { max_attempts: Some(70_000), ..put() }, "max_attempts"),
         ] {
             let shown = format!("{row:?}");
             let why = row.record(NOW).unwrap_err();

@@ -1,6 +1,7 @@
 //! The operations of an outbox's database for a reader.
 
-use super::row::Row;
+use super::row::OutboxRow;
+use crate::outcome::Outcome;
 use async_trait::async_trait;
 use std::time::Duration;
 
@@ -18,11 +19,11 @@ pub(super) const SLOW: Duration = Duration::from_secs(600);
 #[async_trait]
 pub(crate) trait Store: Send {
     /// Takes the turn, with resting rows if `resting`, else with the next rows.
-    async fn take(&mut self, resting: bool) -> Result<Taken, StoreError>;
+    async fn take(&mut self, resting: bool) -> Result<TurnTaken, StoreError>;
 
-    /// Ends the turn with the verdicts on the rows, in order. Rows behind the last verdict are still to be carried out; only
-    /// rows aside may be [`Verdict::Untried`] in between.
-    async fn settle(&mut self, verdicts: Vec<Verdict>) -> Result<(), StoreError>;
+    /// Ends the turn with the outcomes of the rows, in order. Rows behind the last outcome are still to be carried out; only
+    /// rows aside may be held or untried in between.
+    async fn settle(&mut self, outcomes: Vec<Outcome>) -> Result<(), StoreError>;
 
     /// Gives up the turn, or an unfinished [`take`](Self::take) that was dropped.
     async fn leave(&mut self);
@@ -36,26 +37,13 @@ pub(crate) trait Store: Send {
 
 /// The result of [`Store::take`].
 #[derive(Debug)]
-pub(crate) enum Taken {
+pub(crate) enum TurnTaken {
     /// Nothing waits.
     Nothing,
     /// Another reader has the turn.
     Busy,
     /// The turn, with rows.
-    Turn(Vec<Row>),
-}
-
-/// The outcome of a row.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// Carried out.
-    Done,
-    /// Impossible to carry out, for this reason.
-    Rejected(String),
-    /// Impossible for now, although other rows can be carried out, for this reason.
-    Rests(String),
-    /// Still to be carried out.
-    Untried,
+    Turn(Vec<OutboxRow>),
 }
 
 /// The waiting rows of an outbox.

@@ -1,6 +1,6 @@
 //! The load of a delivery: which messages of a batch are sent, and what is decided of the others without a delivery.
 
-use super::Batch;
+use super::batch::LaneBatch;
 use crate::circuit::Pass;
 use crate::encode::encode;
 use crate::routes::Route;
@@ -46,7 +46,7 @@ pub(super) struct Load {
 
 impl Load {
     /// The second value has an item for each parcel.
-    pub(super) fn new(batch: &Batch, messages: Vec<Reservation>, traces: &Traces) -> (Self, Vec<Item>) {
+    pub(super) fn new(batch: &LaneBatch, messages: Vec<Reservation>, traces: &Traces) -> (Self, Vec<Item>) {
         let mut load = Self { parcels: Vec::with_capacity(messages.len()), ..Self::default() };
         let now = Instant::now();
         let items =
@@ -56,7 +56,7 @@ impl Load {
 
     fn add(
         &mut self,
-        batch: &Batch,
+        batch: &LaneBatch,
         mut message: Reservation,
         traces: &Traces,
         now: Instant,
@@ -86,9 +86,9 @@ impl Load {
     }
 }
 
-// === impl Batch ===
+// === impl LaneBatch ===
 
-impl Batch {
+impl LaneBatch {
     /// As of a delivery that failed at once.
     fn unencoded(
         &self,

@@ -1,8 +1,8 @@
 //! From outcomes to verdicts, destination by destination.
 
-use super::Batch;
+use super::LaneBatch;
 use super::load::{Item, Load};
-use crate::lane::Judgement;
+use crate::lane::Conclusion;
 use crate::settle::Verdict;
 use crate::{About, Blame, Outcome, Parcel};
 use delayq::protocol::Receipt;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Minimum delay before a message returns when its destination does not rest.
 const MIN_REST: Duration = Duration::from_millis(100);
 
-struct Answered<'a> {
+struct ParcelOutcome<'a> {
     parcel: &'a Parcel,
     item: &'a Item,
     outcome: &'a Outcome,
@@ -30,18 +30,18 @@ struct Buried<'a> {
     reason: String,
 }
 
-// === impl Batch ===
+// === impl LaneBatch ===
 
-impl Batch {
+impl LaneBatch {
     /// Leaves settled messages out.
     pub(super) fn verdicts(&self, load: Load, items: &[Item]) -> Vec<(Receipt, Verdict)> {
         let Load { parcels, unencoded, undelivered, probed } = load;
         let mut verdicts = Verdicts { each: undelivered, buried: Vec::new() };
-        let mut destinations: BTreeMap<&str, Vec<Answered<'_>>> = BTreeMap::new();
+        let mut destinations: BTreeMap<&str, Vec<ParcelOutcome<'_>>> = BTreeMap::new();
         for (parcel, item) in parcels.iter().zip(items) {
             match &item.outcome {
                 Some(outcome) => {
-                    let answered = Answered { parcel, item, outcome };
+                    let answered = ParcelOutcome { parcel, item, outcome };
                     destinations.entry(&parcel.destination).or_default().push(answered);
                 }
                 None => {
@@ -58,7 +58,8 @@ impl Batch {
         let (judgements, mut of_unencoded) = self.lane.judge(&batch, &rejected, self.probe, Instant::now());
         for ((destination, answered), mut judgement) in destinations.into_iter().zip(judgements) {
             let probe = self.probe || probed.contains(destination);
-            for Answered { parcel, item, outcome } in answered.into_iter().filter(|of| !of.item.settled) {
+            for ParcelOutcome { parcel, item, outcome } in answered.into_iter().filter(|of| !of.item.settled)
+            {
                 let again = parcel.about.delivery > u32::from(parcel.about.attempt);
                 let verdict = verdict(outcome, &mut judgement, probe, again);
                 verdicts.add(&item.receipt, verdict, &parcel.about, Some(destination));
@@ -95,7 +96,7 @@ impl<'a> Verdicts<'a> {
 }
 
 /// `again`: an earlier failure was free.
-fn verdict(outcome: &Outcome, judgement: &mut Judgement, probe: bool, again: bool) -> Verdict {
+fn verdict(outcome: &Outcome, judgement: &mut Conclusion, probe: bool, again: bool) -> Verdict {
     let rest = judgement.rest;
     match outcome {
         Outcome::Delivered => Verdict::Ack,

@@ -1,10 +1,10 @@
 //! Reserving: one call of `reserve` for several shards of one lane on a single node, so that messages of one node never
 //! wait for the answer of another node.
 
-use super::board::Board;
+use super::lane_table::LaneTable;
 use crate::circuit::Pass;
 use crate::context::Context;
-use crate::lane_state::{LaneState, Part, Pipeline};
+use crate::lane_state::{LaneState, Pipeline, ShardPart};
 use delayq::protocol::{Reservation, ReserveReport, ReserveRequest, ShardId};
 use delayq::{Advice, Error};
 use std::time::Instant;
@@ -17,7 +17,7 @@ pub(super) struct Ask {
     topics: Vec<Vec<usize>>,
 }
 
-pub(super) struct Answer {
+pub(super) struct ReserveAnswer {
     pub(super) lane: usize,
     pub(super) probe: bool,
     pub(super) shards: Vec<ShardAnswer>,
@@ -40,8 +40,8 @@ pub(super) struct Bounds {
 // === impl Bounds ===
 
 impl Bounds {
-    pub(super) fn free_bytes(self, board: &Board) -> usize {
-        let taken: usize = board.lanes.iter().map(|lane| lane.bytes).sum();
+    pub(super) fn free_bytes(self, table: &LaneTable) -> usize {
+        let taken: usize = table.lanes.iter().map(|lane| lane.bytes).sum();
         self.of_all.saturating_sub(taken)
     }
 }
@@ -51,16 +51,16 @@ impl Bounds {
 impl Ask {
     /// The asks due now: for each lane with room, the shards that may have messages and have no ask in flight. Lanes
     /// take turns at being first.
-    pub(super) fn all(board: &mut Board, context: &Context, bounds: Bounds, now: Instant) -> Vec<Self> {
+    pub(super) fn all(table: &mut LaneTable, context: &Context, bounds: Bounds, now: Instant) -> Vec<Self> {
         let mut asks = Vec::new();
-        let mut free_bytes = bounds.free_bytes(board);
-        let count = board.lanes.len();
-        board.turn = (board.turn + 1) % count.max(1);
-        for number in (board.turn..count).chain(0..board.turn) {
+        let mut free_bytes = bounds.free_bytes(table);
+        let count = table.lanes.len();
+        table.turn = (table.turn + 1) % count.max(1);
+        for number in (table.turn..count).chain(0..table.turn) {
             if free_bytes == 0 {
                 break;
             }
-            let state = &mut board.lanes[number];
+            let state = &mut table.lanes[number];
             let before = state.bytes;
             let probe = state.lane.pass(now) == Pass::Probe;
             let pipelines = state.shares(now, bounds.of_a_shard, free_bytes).into_iter();
@@ -71,7 +71,7 @@ impl Ask {
                     .into_iter()
                     .map(move |parts| (parts, max_bytes))
             }) {
-                let request = |Part { shard, max, topics }| {
+                let request = |ShardPart { shard, max, topics }| {
                     let lease = Some(context.lease);
                     let names = topics.iter().map(|topic: &usize| state.topics[*topic].clone()).collect();
                     ((shard, ReserveRequest { topics: names, most: max, max_bytes, lease }), topics)
@@ -84,7 +84,7 @@ impl Ask {
         asks
     }
 
-    pub(super) async fn run(self, context: Context) -> Answer {
+    pub(super) async fn run(self, context: Context) -> ReserveAnswer {
         context.stats.reserves.inc_by(self.requests.len() as u64);
         let reports = context.holder.reserve(&self.requests).await;
         let room = self.requests.iter().fold((0, 0), |(messages, bytes), (_, request)| {
@@ -95,7 +95,7 @@ impl Ask {
             let more = found.as_ref().is_ok_and(|report| left_over(report, request));
             ShardAnswer { shard: *shard, topics, found, more }
         });
-        Answer { lane: self.lane, probe: self.probe, shards: shards.collect(), room }
+        ReserveAnswer { lane: self.lane, probe: self.probe, shards: shards.collect(), room }
     }
 }
 

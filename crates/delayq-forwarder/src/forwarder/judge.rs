@@ -1,6 +1,6 @@
 //! Readiness: whether ready messages move, and which destinations are braked.
 
-use super::board::Board;
+use super::lane_table::LaneTable;
 use crate::circuit::Pass;
 use crate::context::Context;
 use crate::progress::Stall;
@@ -32,12 +32,12 @@ impl Judge {
     }
 
     /// If a judgement is due.
-    pub(super) fn progress(&mut self, context: &Context, board: &Board, now: Instant) {
+    pub(super) fn progress(&mut self, context: &Context, table: &LaneTable, now: Instant) {
         if now < self.next {
             return;
         }
         self.next = now + EVERY;
-        let rests = |lane: usize| board.lanes[lane].lane.pass(now) != Pass::All;
+        let rests = |lane: usize| table.lanes[lane].lane.pass(now) != Pass::All;
         let stall = context.progress().judge(rests, now);
         match (self.stall, stall) {
             (None, Some(stall)) => tracing::error!("not ready: {}", stall.text()),
@@ -53,14 +53,14 @@ impl Judge {
     }
 
     /// If this lane's state changed.
-    pub(super) fn brake(&mut self, board: &Board, lane_number: usize) {
-        let braked = board.lanes[lane_number].lane.is_braked();
+    pub(super) fn brake(&mut self, table: &LaneTable, lane_number: usize) {
+        let braked = table.lanes[lane_number].lane.is_braked();
         let changed = if braked { self.braked.insert(lane_number) } else { self.braked.remove(&lane_number) };
         if !changed {
             return;
         }
         let named = self.braked.iter().map(|number| {
-            let lane = &board.lanes[*number].lane;
+            let lane = &table.lanes[*number].lane;
             format!("{} `{}`", lane.to.name, lane.label())
         });
         let named: Vec<String> = named.collect();

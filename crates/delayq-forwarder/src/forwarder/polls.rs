@@ -25,10 +25,10 @@ pub(super) struct Polls {
     swept: BTreeSet<ShardId>,
 }
 
-type Page = (ShardId, Result<TopicsPage, Error>);
+type ShardTopics = (ShardId, Result<TopicsPage, Error>);
 
 pub(super) struct Polled {
-    pub(super) pages: Vec<Page>,
+    pub(super) pages: Vec<ShardTopics>,
     /// For each node, a write that tests what reading a page cannot show.
     pub(super) wrote: Vec<Result<(), Error>>,
 }
@@ -113,7 +113,10 @@ pub(super) async fn poll(context: Context, pages: Vec<(ShardId, Option<u64>)>) -
 }
 
 /// Requests these pages (at least one) from one node. If the node does not answer, the remaining pages are skipped.
-async fn poll_node(holder: &Holder, pages: &[(ShardId, Option<u64>)]) -> (Result<(), Error>, Vec<Page>) {
+async fn poll_node(
+    holder: &Holder,
+    pages: &[(ShardId, Option<u64>)],
+) -> (Result<(), Error>, Vec<ShardTopics>) {
     let wrote = Probe::new(holder.client()).takes_writes(pages[0].0).await;
     let mut silence = wrote.as_ref().err().filter(|error| is_silence(error)).cloned();
     let mut polled = Vec::with_capacity(pages.len());

@@ -2,16 +2,17 @@
 //!
 //! Nothing is awaited inside a turn: asks, batches and polls are tasks, so no lane waits for another lane's answer.
 
-use super::asking::{Answer, Ask, Bounds, ShardAnswer, payload_bytes};
-use super::board::Board;
+use super::asking::{Ask, Bounds, ReserveAnswer, ShardAnswer, payload_bytes};
+use super::built::Built;
 use super::judge::Judge;
+use super::lane_table::LaneTable;
 use super::polls::{Polled, Polls, poll};
 use super::refused::{Refused, is_of_topics};
-use super::unrouted::{self, Counted, Waiting};
-use super::{Forwarder, shared};
+use super::shared;
+use super::unrouted::{self, UnroutedCounts, UnroutedTopics};
 use crate::config::ForwarderConfig;
 use crate::context::{Context, Freed};
-use crate::delivery::{Batch, Report};
+use crate::delivery::{LaneBatch, Report};
 use crate::settle::{Verdict, settle};
 use delayq::protocol::{Growth, Holder, Notification, ShardId, TopicHere};
 use delayq::{Advice, Error, Topic};
@@ -34,10 +35,10 @@ pub(super) struct Run {
     readiness: Readiness,
     judge: Judge,
     settings: ForwarderConfig,
-    board: Board,
+    table: LaneTable,
     under_way: JoinSet<Ended>,
     polls: Polls,
-    unrouted: Waiting,
+    unrouted: UnroutedTopics,
     shared: BTreeSet<Topic>,
     /// `None` while a count runs.
     next_count: Option<Instant>,
@@ -52,19 +53,18 @@ pub(super) struct Run {
 }
 
 enum Ended {
-    Ask(Answer),
+    Ask(ReserveAnswer),
     Batch(Report),
     Poll(Polled),
-    Count(Counted, BTreeSet<Topic>),
+    Count(UnroutedCounts, BTreeSet<Topic>),
 }
 
 // === impl Run ===
 
 impl Run {
-    pub(super) fn new(forwarder: Forwarder) -> Self {
-        let board = Board::new(&forwarder);
-        let Forwarder { client, settings, stats, traces, condition, destinations, readiness, growth, .. } =
-            forwarder;
+    pub(super) fn new(built: Built) -> Self {
+        let table = LaneTable::new(&built);
+        let Built { client, settings, stats, traces, condition, destinations, readiness, growth, .. } = built;
         let now = Instant::now();
         let refused = Refused::new(stats.refused_topics.clone());
         let (context, freed) = Context::new(Holder::new(client), *settings.forwarder.lease, stats, traces);
@@ -74,11 +74,11 @@ impl Run {
             judge: Judge::new(destinations, &readiness, now),
             readiness,
             polls: Polls::new(*settings.forwarder.poll_interval, now),
-            unrouted: Waiting::new(),
+            unrouted: UnroutedTopics::new(),
             shared: BTreeSet::new(),
             next_count: Some(now),
             settings: settings.forwarder,
-            board,
+            table,
             under_way: JoinSet::new(),
             rest_until: None,
             in_part: false,
@@ -91,8 +91,8 @@ impl Run {
 
     /// Fails if Redis holds another deployment, or is unfit.
     pub(super) async fn until(&mut self, shutdown: &Shutdown) -> Result<(), Fault> {
-        self.context.stats.shards.set(self.board.shards().len() as i64);
-        let mut listener = self.context.holder.listen(self.board.shards().to_vec());
+        self.context.stats.shards.set(self.table.shards().len() as i64);
+        let mut listener = self.context.holder.listen(self.table.shards().to_vec());
         let heartbeat = self.readiness.heartbeat("forward", STUCK_AFTER);
         loop {
             heartbeat.beat();
@@ -103,7 +103,7 @@ impl Run {
                 Some(ended) = self.under_way.join_next(), if !self.under_way.is_empty() => self.ended(ended)?,
                 shards = self.growth.next() => {
                     self.serve(shards.shards().collect());
-                    listener = self.context.holder.listen(self.board.shards().to_vec());
+                    listener = self.context.holder.listen(self.table.shards().to_vec());
                 }
                 Some(freed) = self.freed.recv() => self.free(freed),
                 notification = listener.next() => self.notified(notification),
@@ -118,7 +118,7 @@ impl Run {
             while let Some(heard) = listener.try_next() {
                 self.notified(heard);
             }
-            self.judge.progress(&self.context, &self.board, Instant::now());
+            self.judge.progress(&self.context, &self.table, Instant::now());
             self.turn();
         }
     }
@@ -127,7 +127,7 @@ impl Run {
         self.context.stats.shards.set(shards.len() as i64);
         self.polls.sweep(&shards);
         self.context.progress().serve(&shards);
-        self.board.serve(shards);
+        self.table.serve(shards);
     }
 
     fn turn(&mut self) {
@@ -136,7 +136,7 @@ impl Run {
             return;
         }
         self.rest_until = None;
-        let pages = self.polls.due(self.board.shards(), now);
+        let pages = self.polls.due(self.table.shards(), now);
         if !pages.is_empty() {
             let context = self.context.clone();
             self.under_way.spawn(async { Ended::Poll(poll(context, pages).await) });
@@ -144,11 +144,11 @@ impl Run {
         if self.next_count.is_some_and(|at| now >= at) {
             self.next_count = None;
             let (client, topics) = (self.context.holder.client().clone(), self.unrouted.clone());
-            let shared = shared::with_workers(client.clone(), self.board.routed());
+            let shared = shared::with_workers(client.clone(), self.table.routed());
             self.under_way.spawn(async { Ended::Count(unrouted::count(client, topics).await, shared.await) });
         }
         let bounds = self.bounds();
-        for ask in Ask::all(&mut self.board, &self.context, bounds, now) {
+        for ask in Ask::all(&mut self.table, &self.context, bounds, now) {
             let context = self.context.clone();
             self.under_way.spawn(async { Ended::Ask(ask.run(context).await) });
         }
@@ -165,8 +165,8 @@ impl Run {
     fn next_wake(&self) -> Instant {
         let now = Instant::now();
         // While too many bytes are in flight, the end of a batch triggers the next ask.
-        let full = self.bounds().free_bytes(&self.board) == 0;
-        let lanes = self.board.lanes.iter().filter(|_| !full).filter_map(|lane| lane.next(now));
+        let full = self.bounds().free_bytes(&self.table) == 0;
+        let lanes = self.table.lanes.iter().filter(|_| !full).filter_map(|lane| lane.next(now));
         let first = lanes.chain(self.next_count).chain(self.polls.next(now)).min();
         let first = first.map_or(self.judge.next(), |first| first.min(self.judge.next()));
         self.rest_until.map_or(first, |until| first.max(until))
@@ -176,10 +176,10 @@ impl Run {
         let now = Instant::now();
         match heard {
             Notification::Ready(shard, Some(topic)) => {
-                self.board.heat_topic(shard, &topic, now);
+                self.table.heat_topic(shard, &topic, now);
             }
-            Notification::Ready(shard, None) => self.board.heat(shard, now),
-            Notification::Resync => self.polls.sweep(self.board.shards()),
+            Notification::Ready(shard, None) => self.table.heat(shard, now),
+            Notification::Resync => self.polls.sweep(self.table.shards()),
             Notification::Wake(..) => {}
         }
     }
@@ -189,9 +189,9 @@ impl Run {
             Ok(Ended::Ask(answer)) => self.answered(answer),
             Ok(Ended::Batch(report)) => {
                 self.free(report.freed);
-                self.judge.brake(&self.board, report.freed.lane_number);
+                self.judge.brake(&self.table, report.freed.lane_number);
                 if let Some(measure) = report.measure {
-                    self.board.lanes[report.freed.lane_number].pace.measured(measure);
+                    self.table.lanes[report.freed.lane_number].pace.measured(measure);
                 }
                 Ok(())
             }
@@ -205,7 +205,7 @@ impl Run {
     }
 
     fn free(&mut self, freed: Freed) {
-        let state = &mut self.board.lanes[freed.lane_number];
+        let state = &mut self.table.lanes[freed.lane_number];
         state.in_flight -= freed.count;
         state.bytes -= freed.bytes;
         state.pace.count(freed.delivered);
@@ -215,11 +215,11 @@ impl Run {
     }
 
     /// Starts batches of the reserved messages, even if some of the shards failed.
-    fn answered(&mut self, answer: Answer) -> Result<(), Fault> {
+    fn answered(&mut self, answer: ReserveAnswer) -> Result<(), Fault> {
         let now = Instant::now();
         for found in &answer.shards {
-            let is_served = self.board.serves(found.shard);
-            let state = &mut self.board.lanes[answer.lane];
+            let is_served = self.table.serves(found.shard);
+            let state = &mut self.table.lanes[answer.lane];
             state.answered(found, now, now + REST_AFTER_ERROR);
             if is_served {
                 let answered = found.found.as_ref().map_or_else(is_of_topics, |_| true);
@@ -228,10 +228,10 @@ impl Run {
                 state.cool(found.shard);
             }
         }
-        let Answer { lane: lane_number, probe, shards, room } = answer;
+        let ReserveAnswer { lane: lane_number, probe, shards, room } = answer;
         let (mut messages, mut redis_clock, mut errors) = (Vec::new(), None, Vec::new());
         for ShardAnswer { shard, topics, found, .. } in shards {
-            let names = &self.board.lanes[lane_number].topics;
+            let names = &self.table.lanes[lane_number].topics;
             self.refused.note(shard, topics.iter().map(|topic| &names[*topic]), &found);
             match found {
                 Err(error) => errors.push(error),
@@ -242,7 +242,7 @@ impl Run {
             }
         }
         self.context.progress().set_aside(self.refused.any(), now);
-        let state = &mut self.board.lanes[lane_number];
+        let state = &mut self.table.lanes[lane_number];
         state.in_flight -= room.0 - messages.len();
         state.pace.not_found(room.0 - messages.len());
         state.bytes = state.bytes + payload_bytes(&messages) - room.1;
@@ -252,7 +252,7 @@ impl Run {
         while let Some(redis_clock) = redis_clock.filter(|_| !messages.is_empty()) {
             let rest = messages.split_off(messages.len().min(state.lane.to.batch));
             let messages = std::mem::replace(&mut messages, rest);
-            let batch = Batch {
+            let batch = LaneBatch {
                 lane_number,
                 lane: state.lane.clone(),
                 bytes: payload_bytes(&messages),
@@ -283,7 +283,7 @@ impl Run {
                     if is_of_one_shard(&error) {
                         // The shard cannot name its topics: any known topic may have messages there.
                         self.polls.answered(shard, None);
-                        self.board.heat(shard, now);
+                        self.table.heat(shard, now);
                     } else {
                         trouble = trouble.or(Some(error));
                     }
@@ -297,10 +297,10 @@ impl Run {
                     // Only an ask can show whether these lanes have recovered.
                     let failing = self.context.progress().failing(shard);
                     for lane in failing {
-                        self.board.lanes[lane].heat_all(shard, now);
+                        self.table.lanes[lane].heat_all(shard, now);
                     }
                     for topic in self.refused.of(shard) {
-                        self.board.heat_topic(shard, topic, now);
+                        self.table.heat_topic(shard, topic, now);
                     }
                 }
             }
@@ -327,13 +327,13 @@ impl Run {
                 tracing::error!(%topic, "a topic outside the rules for names is left alone: purge and delete it");
             }
         } else if !waiting {
-            self.board.add(&topic);
-        } else if !self.board.heat_topic(shard, &topic, now) && self.unrouted.insert(topic) {
+            self.table.add(&topic);
+        } else if !self.table.heat_topic(shard, &topic, now) && self.unrouted.insert(topic) {
             self.next_count = self.next_count.map(|_| now);
         }
     }
 
-    fn counted(&mut self, counted: Counted) -> Result<(), Fault> {
+    fn counted(&mut self, counted: UnroutedCounts) -> Result<(), Fault> {
         self.next_count = Some(Instant::now() + COUNT_EVERY);
         let counted = match counted {
             Ok(counted) => counted,
@@ -369,7 +369,7 @@ impl Run {
         if missing.is_some() || !self.context.places.is_one() {
             // Only the lanes of this Redis rest. A missing shard is polled until the shard is back.
             self.polls.rest(until);
-            if let Some(shard) = missing.filter(|&shard| self.board.serves(shard)) {
+            if let Some(shard) = missing.filter(|&shard| self.table.serves(shard)) {
                 self.polls.sweep(&[shard]);
             }
             if !std::mem::replace(&mut self.in_part, true) {
@@ -380,7 +380,7 @@ impl Run {
         if self.rest_until.is_none() {
             tracing::warn!(%error, "Redis cannot be used now; trying again");
             self.condition.unready(error.to_string());
-            self.polls.sweep(self.board.shards());
+            self.polls.sweep(self.table.shards());
         }
         self.rest_until = Some(until);
         Ok(())
@@ -409,7 +409,7 @@ impl Run {
         }
     }
 
-    fn give_back(&mut self, answer: Answer) {
+    fn give_back(&mut self, answer: ReserveAnswer) {
         let lane_number = answer.lane;
         let reports = answer.shards.into_iter().filter_map(|shard| shard.found.ok());
         let messages: Vec<_> = reports.flat_map(|report| report.messages).collect();

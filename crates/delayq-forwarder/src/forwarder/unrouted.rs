@@ -3,11 +3,11 @@
 use delayq::{Admin, Client, Error, Topic};
 use std::collections::BTreeSet;
 
-pub(super) type Waiting = BTreeSet<Topic>;
+pub(super) type UnroutedTopics = BTreeSet<Topic>;
 
-pub(super) type Counted = Result<Vec<(Topic, u64)>, Error>;
+pub(super) type UnroutedCounts = Result<Vec<(Topic, u64)>, Error>;
 
-pub(super) async fn count(client: Client, topics: Waiting) -> Counted {
+pub(super) async fn count(client: Client, topics: UnroutedTopics) -> UnroutedCounts {
     let admin = Admin::new(client);
     let mut counted = Vec::with_capacity(topics.len());
     for topic in topics {

@@ -29,7 +29,7 @@ struct Return {
 }
 
 #[derive(Default)]
-struct Queue {
+struct NodeReturns {
     waiting: Vec<Return>,
     /// A call is in flight, or rests.
     is_busy: bool,
@@ -50,7 +50,7 @@ impl GivingBack {
     /// dropped. Each Redis has its own queue, so that a silent Redis holds up no message of another.
     pub(crate) async fn run(mut self) {
         let places = self.holder.places();
-        let (mut queues, mut rounds) = (HashMap::<String, Queue>::new(), FuturesUnordered::new());
+        let (mut queues, mut rounds) = (HashMap::<String, NodeReturns>::new(), FuturesUnordered::new());
         let mut is_open = true;
         while is_open || !rounds.is_empty() {
             tokio::select! {
@@ -65,7 +65,7 @@ impl GivingBack {
                     None => is_open = false,
                 },
                 Some((node, left)) = rounds.next(), if !rounds.is_empty() => {
-                    let queue: &mut Queue = queues.entry(node).or_default();
+                    let queue: &mut NodeReturns = queues.entry(node).or_default();
                     queue.is_busy = false;
                     queue.waiting.extend(left);
                 }

@@ -1,11 +1,11 @@
 //! Messages in flight to a client: given back if anything ends before the socket has taken the answer.
 
 use super::giving_back::Lost;
-use crate::server::Parcel;
+use crate::server::Enclosure;
 use delayq::protocol::Reservation;
 use tokio::sync::mpsc;
 
-/// Dropped before [`Parcel::sent`], the messages are given back.
+/// Messages that were reserved for a request. Dropped before [`Enclosure::sent`], the messages are given back.
 #[derive(Debug)]
 pub(crate) struct Handed {
     messages: Vec<Reservation>,
@@ -39,7 +39,7 @@ impl Handed {
     }
 }
 
-impl Parcel for Handed {
+impl Enclosure for Handed {
     fn sent(mut self: Box<Self>) {
         self.messages.clear();
     }

@@ -20,35 +20,35 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// When a shard is asked again that could not be asked.
 const REST: Duration = Duration::from_millis(200);
 
-pub(crate) struct Running {
+pub(crate) struct ReserveTask {
     pub(crate) holder: Holder,
     pub(crate) receipts: Receipts,
     pub(crate) arriving: mpsc::UnboundedReceiver<Waiter>,
     pub(crate) back: mpsc::UnboundedSender<Lost>,
 }
 
-struct Watch {
+struct Dispatching {
     growth: Growth,
     listener: Listener,
     places: Places,
     desks: HashMap<WantedKind, Desk>,
-    rounds: FuturesUnordered<Pin<Box<dyn Future<Output = Round> + Send>>>,
+    rounds: FuturesUnordered<Pin<Box<dyn Future<Output = ReserveRound> + Send>>>,
     shards: Vec<ShardId>,
     later: Vec<(Instant, WantedKind, ShardId)>,
 }
 
-struct Round {
+struct ReserveRound {
     kind: WantedKind,
     asked: Vec<(ShardId, usize)>,
     reports: Vec<Result<ReserveReport, Error>>,
 }
 
-// === impl Running ===
+// === impl ReserveTask ===
 
-impl Running {
+impl ReserveTask {
     /// At shutdown every request is answered, and messages that still arrive are given back.
     pub(crate) async fn run(mut self, shutdown: Shutdown) {
-        let mut watch = Watch::new(&self.holder);
+        let mut watch = Dispatching::new(&self.holder);
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -81,9 +81,9 @@ async fn until(at: Option<Instant>) {
     }
 }
 
-// === impl Watch ===
+// === impl Dispatching ===
 
-impl Watch {
+impl Dispatching {
     fn new(holder: &Holder) -> Self {
         let growth = holder.client().growth();
         let shards: Vec<ShardId> = growth.shards().shards().collect();
@@ -148,15 +148,15 @@ impl Watch {
                 let (holder, kind) = (holder.clone(), kind.clone());
                 self.rounds.push(Box::pin(async move {
                     let reports = holder.reserve(&requests).await;
-                    Round { kind, asked, reports }
+                    ReserveRound { kind, asked, reports }
                 }));
             }
             desk.settle(back);
         }
     }
 
-    fn end(&mut self, round: Round, back: &mpsc::UnboundedSender<Lost>) {
-        let Round { kind, asked, reports } = round;
+    fn end(&mut self, round: ReserveRound, back: &mpsc::UnboundedSender<Lost>) {
+        let ReserveRound { kind, asked, reports } = round;
         let shards = self.shards.len();
         let desk = self.desks.get_mut(&kind).expect("a desk with a reserve on its way is kept");
         let (now, mut messages) = (Instant::now(), Vec::new());

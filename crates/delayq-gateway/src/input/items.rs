@@ -1,7 +1,7 @@
 //! A body of many items: an array, or lines. A faulty item does not stop the rest.
 
-use super::Form;
 use super::body::{Whole, faulty};
+use super::form::Form;
 use crate::problem::{Kind, Problem};
 use axum::body::Body;
 use axum::http::{HeaderValue, header};

@@ -1,27 +1,20 @@
 //! The admin API: tokens, limits, and looks at the process.
 
+mod ask;
 mod limits;
 mod looks;
 mod route;
 mod tokens;
 
 use super::parameters::Parameters;
-use super::reply::{self, Answer, Refusal, error};
+use super::reply::{self, JobReply};
 use super::state::Lmstfy;
+use ask::AdminRequest;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use route::{Act, found};
-
-/// The account's check has passed.
-struct Ask {
-    lmstfy: Lmstfy,
-    query: Parameters,
-    headers: HeaderMap,
-}
-
-const MAX_BODY: usize = 64 * 1024;
 
 pub(super) async fn answer(lmstfy: &Lmstfy, request: Request) -> Response {
     let (parts, body) = request.into_parts();
@@ -34,11 +27,11 @@ pub(super) async fn answer(lmstfy: &Lmstfy, request: Request) -> Response {
         return stranger();
     }
     let query = Parameters::of(parts.uri.query().unwrap_or_default());
-    let ask = Ask { lmstfy: lmstfy.clone(), query, headers: parts.headers };
+    let ask = AdminRequest { lmstfy: lmstfy.clone(), query, headers: parts.headers };
     done(&ask, body, act).await.unwrap_or_else(|refusal| *refusal)
 }
 
-async fn done(ask: &Ask, body: Body, act: Act) -> Answer {
+async fn done(ask: &AdminRequest, body: Body, act: Act) -> JobReply {
     match act {
         Act::Info => looks::info(ask).await,
         Act::Version => Ok(looks::version()),
@@ -66,15 +59,4 @@ fn stranger() -> Response {
     let realm = HeaderValue::from_static("Basic realm=\"Authorization Required\"");
     response.headers_mut().insert(header::WWW_AUTHENTICATE, realm);
     response
-}
-
-// === impl Ask ===
-
-impl Ask {
-    async fn whole(&self, body: Body) -> Result<bytes::Bytes, Refusal> {
-        let app = self.lmstfy.pools.values().next().expect("there is the default pool");
-        let whole = crate::input::Whole::read(body, &self.headers, app, MAX_BODY).await;
-        let whole = whole.map_err(|problem| error(problem.kind().status().as_u16(), problem.detail()))?;
-        Ok(whole.bytes.clone())
-    }
 }

@@ -1,62 +1,24 @@
 //! The API: the checks of each call in lmstfy's order, and its answer.
 
-use super::call::{Action, Call};
-use super::keys::{Key, Known};
+use super::ask::{CheckedCall, refused};
+use super::call::{QueueAction, QueueCall};
+use super::keys::{KnownToken, TokenKey};
 use super::parameters::Parameters;
-use super::reply::{Answer, Refusal, error, internal, refusal};
+use super::reply::{JobReply, Refusal, error, internal, refusal};
 use super::state::Lmstfy;
-use super::{consume, dead, end, job, look, names, publish};
-use crate::input::Whole;
+use super::{consume, dead, end, look, names, publish};
 use crate::server::{Outgoing, Peer};
-use crate::state::App;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use axum::response::Response;
-use delayq::{Target, Topic};
 use serde_json::json;
-use std::time::Duration;
 
 const TOKEN: &str = "x-token";
-/// How long a body is dropped that nobody reads.
-const UNREAD: Duration = Duration::from_secs(30);
-
-/// The checks have passed.
-pub(super) struct Ask {
-    pub(super) lmstfy: Lmstfy,
-    pub(super) app: App,
-    pub(super) pool: String,
-    pub(super) call: Call,
-    /// The topics: one, unless several queues are consumed.
-    pub(super) topics: Vec<Topic>,
-    pub(super) query: Parameters,
-    pub(super) headers: HeaderMap,
-    pub(super) connection: Option<(Outgoing, Peer)>,
-}
-
-// === impl Ask ===
-
-impl Ask {
-    pub(super) fn topic(&self) -> &Topic {
-        &self.topics[0]
-    }
-
-    /// The message of a job's id; `None`: no message can have this id. A growth may have added the shard that it names.
-    pub(super) async fn target(&self, job_id: &str) -> Result<Option<Target>, Refusal> {
-        let Some(target) = job::target(job_id) else { return Ok(None) };
-        let client = self.app.admin.client();
-        let exists = || target.id.shard().is_none_or(|shard| client.shards().contains(shard));
-        if !exists() {
-            // Any call of a shard that has grown says so.
-            self.app.admin.count(self.topic()).await.map_err(internal)?;
-        }
-        Ok(exists().then_some(target))
-    }
-}
 
 pub(super) async fn answer(lmstfy: &Lmstfy, request: Request) -> Response {
-    let Some(call) = Call::of(request.method(), request.uri().path()) else {
+    let Some(call) = QueueCall::of(request.method(), request.uri().path()) else {
         return lmstfy.answered("none", *error(404, "api not found"));
     };
     let name = call.action.name();
@@ -68,50 +30,48 @@ pub(super) async fn answer(lmstfy: &Lmstfy, request: Request) -> Response {
     lmstfy.answered(name, response.unwrap_or_else(|refusal| *refusal))
 }
 
-/// Answers a request whose body nobody reads: the rest of the body is dropped.
-pub(super) fn refused(body: Body, refusal: Refusal) -> Refusal {
-    Whole::discard(body, UNREAD);
-    refusal
-}
-
-async fn checked(lmstfy: &Lmstfy, call: Call, mut parts: Parts) -> Result<(Ask, Option<Throttle>), Refusal> {
+async fn checked(
+    lmstfy: &Lmstfy,
+    call: QueueCall,
+    mut parts: Parts,
+) -> Result<(CheckedCall, Option<Throttle>), Refusal> {
     let topics = match call.action {
-        Action::Consume => names::topics(&call.namespace, &call.queue)?,
+        QueueAction::Consume => names::topics(&call.namespace, &call.queue)?,
         _ => vec![names::topic(&call.namespace, &call.queue)?],
     };
     let query = Parameters::of(parts.uri.query().unwrap_or_default());
     let (pool, token) = pool_and_token(&parts.headers, &query);
     let app = lmstfy.pools.get(&pool).cloned().ok_or_else(|| error(404, "pool not found"))?;
-    let key = Key::of(&pool, &call.namespace, &token);
+    let key = TokenKey::of(&pool, &call.namespace, &token);
     let known = authorised(lmstfy, &call.action, &token, &key).await?;
     let throttle = known.and_then(|known| Throttle::of(&call.action, known, key, token));
     let connection = parts.extensions.remove::<Outgoing>().zip(parts.extensions.remove::<Peer>());
     let (lmstfy, headers) = (lmstfy.clone(), parts.headers);
-    Ok((Ask { lmstfy, app, pool, call, topics, query, headers, connection }, throttle))
+    Ok((CheckedCall { lmstfy, app, pool, call, topics, query, headers, connection }, throttle))
 }
 
-async fn done(ask: Ask, body: Body, throttle: Option<Throttle>) -> Answer {
+async fn done(ask: CheckedCall, body: Body, throttle: Option<Throttle>) -> JobReply {
     match throttle {
         Some(throttle) => throttle.answer(ask, body).await,
         None => act(ask, body).await,
     }
 }
 
-async fn act(ask: Ask, body: Body) -> Answer {
+async fn act(ask: CheckedCall, body: Body) -> JobReply {
     match ask.call.action.clone() {
-        Action::Publish => publish::one(&ask, body).await,
-        Action::PublishMany => publish::many(&ask, body).await,
-        Action::Republish(id) => publish::again(&ask, body, &id).await,
-        Action::Consume => consume::consume(ask).await,
-        Action::PeekQueue => look::first(&ask).await,
-        Action::PeekJob(id) => look::job(&ask, &id).await,
-        Action::Size => look::size(&ask).await,
-        Action::Delete(id) => end::delete(&ask, &id).await,
-        Action::Destroy => end::destroy(&ask).await,
-        Action::PeekDead => dead::first(&ask).await,
-        Action::DeadSize => dead::size(&ask).await,
-        Action::Respawn => dead::respawn(&ask).await,
-        Action::DeleteDead => dead::delete(&ask).await,
+        QueueAction::Publish => publish::one(&ask, body).await,
+        QueueAction::PublishMany => publish::many(&ask, body).await,
+        QueueAction::Republish(id) => publish::again(&ask, body, &id).await,
+        QueueAction::Consume => consume::consume(ask).await,
+        QueueAction::PeekQueue => look::first(&ask).await,
+        QueueAction::PeekJob(id) => look::job(&ask, &id).await,
+        QueueAction::Size => look::size(&ask).await,
+        QueueAction::Delete(id) => end::delete(&ask, &id).await,
+        QueueAction::Destroy => end::destroy(&ask).await,
+        QueueAction::PeekDead => dead::first(&ask).await,
+        QueueAction::DeadSize => dead::size(&ask).await,
+        QueueAction::Respawn => dead::respawn(&ask).await,
+        QueueAction::DeleteDead => dead::delete(&ask).await,
     }
 }
 
@@ -126,10 +86,10 @@ fn pool_and_token(headers: &HeaderMap, query: &Parameters) -> (String, String) {
 /// `None` if nothing is checked.
 async fn authorised(
     lmstfy: &Lmstfy,
-    action: &Action,
+    action: &QueueAction,
     token: &str,
-    key: &Key,
-) -> Result<Option<Known>, Refusal> {
+    key: &TokenKey,
+) -> Result<Option<KnownToken>, Refusal> {
     let is_free = !lmstfy.checks_tokens || action.is_public();
     if !is_free && token.is_empty() {
         return Err(error(401, "token not found"));
@@ -146,7 +106,7 @@ async fn authorised(
 }
 
 struct Throttle {
-    key: Key,
+    key: TokenKey,
     token: String,
     side: &'static str,
     most: i64,
@@ -157,22 +117,22 @@ struct Throttle {
 
 impl Throttle {
     /// `None`: no limit concerns the call.
-    fn of(action: &Action, known: Known, key: Key, token: String) -> Option<Self> {
+    fn of(action: &QueueAction, known: KnownToken, key: TokenKey, token: String) -> Option<Self> {
         let (side, limit) = (Self::side(action)?, known.limit?);
         let most = if side == "r" { limit.read } else { limit.write };
         (most > 0).then_some(Self { key, token, side, most, interval: limit.interval })
     }
 
-    fn side(action: &Action) -> Option<&'static str> {
+    fn side(action: &QueueAction) -> Option<&'static str> {
         match action {
-            Action::Consume => Some("r"),
-            Action::Publish | Action::PublishMany => Some("w"),
+            QueueAction::Consume => Some("r"),
+            QueueAction::Publish | QueueAction::PublishMany => Some("w"),
             _ => None,
         }
     }
 
     /// A call without effect does not count.
-    async fn answer(self, ask: Ask, body: Body) -> Answer {
+    async fn answer(self, ask: CheckedCall, body: Body) -> JobReply {
         let Self { key, token, side, most, interval } = self;
         let (word, success) = if side == "r" { ("consume", 200) } else { ("produce", 201) };
         let lmstfy = ask.lmstfy.clone();

@@ -5,7 +5,7 @@ use percent_encoding::percent_decode_str;
 
 /// Ids are of jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub(super) enum QueueAction {
     Publish,
     PublishMany,
     Republish(String),
@@ -22,16 +22,16 @@ pub(super) enum Action {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Call {
+pub(super) struct QueueCall {
     pub(super) namespace: String,
     /// A consume may name several, separated by commas.
     pub(super) queue: String,
-    pub(super) action: Action,
+    pub(super) action: QueueAction,
 }
 
-// === impl Action ===
+// === impl QueueAction ===
 
-impl Action {
+impl QueueAction {
     pub(super) const fn name(&self) -> &'static str {
         match self {
             Self::Publish => "publish",
@@ -55,9 +55,9 @@ impl Action {
     }
 }
 
-// === impl Call ===
+// === impl QueueCall ===
 
-impl Call {
+impl QueueCall {
     /// `None`: no call has this method and path.
     pub(super) fn of(method: &Method, path: &str) -> Option<Self> {
         let segments = segments(path)?;
@@ -67,19 +67,19 @@ impl Call {
             _ => return None,
         };
         let action = match (method.as_str(), rest) {
-            ("PUT", []) => Action::Publish,
-            ("PUT", ["bulk"]) => Action::PublishMany,
-            ("PUT", ["job", id]) if !id.is_empty() => Action::Republish((*id).to_owned()),
-            ("PUT", ["deadletter"]) => Action::Respawn,
-            ("GET", []) => Action::Consume,
-            ("GET", ["peek"]) => Action::PeekQueue,
-            ("GET", ["job", id]) if !id.is_empty() => Action::PeekJob((*id).to_owned()),
-            ("GET", ["size"]) => Action::Size,
-            ("GET", ["deadletter"]) => Action::PeekDead,
-            ("GET", ["deadletter", "size"]) => Action::DeadSize,
-            ("DELETE", []) => Action::Destroy,
-            ("DELETE", ["job", id]) if !id.is_empty() => Action::Delete((*id).to_owned()),
-            ("DELETE", ["deadletter"]) => Action::DeleteDead,
+            ("PUT", []) => QueueAction::Publish,
+            ("PUT", ["bulk"]) => QueueAction::PublishMany,
+            ("PUT", ["job", id]) if !id.is_empty() => QueueAction::Republish((*id).to_owned()),
+            ("PUT", ["deadletter"]) => QueueAction::Respawn,
+            ("GET", []) => QueueAction::Consume,
+            ("GET", ["peek"]) => QueueAction::PeekQueue,
+            ("GET", ["job", id]) if !id.is_empty() => QueueAction::PeekJob((*id).to_owned()),
+            ("GET", ["size"]) => QueueAction::Size,
+            ("GET", ["deadletter"]) => QueueAction::PeekDead,
+            ("GET", ["deadletter", "size"]) => QueueAction::DeadSize,
+            ("DELETE", []) => QueueAction::Destroy,
+            ("DELETE", ["job", id]) if !id.is_empty() => QueueAction::Delete((*id).to_owned()),
+            ("DELETE", ["deadletter"]) => QueueAction::DeleteDead,
             _ => return None,
         };
         Some(Self { namespace: (*namespace).to_owned(), queue: (*queue).to_owned(), action })
@@ -96,18 +96,18 @@ pub(super) fn segments(path: &str) -> Option<Vec<String>> {
 mod tests {
     use super::*;
 
-    fn action(method: &str, path: &str) -> Option<Action> {
-        Call::of(&method.parse().unwrap(), path).map(|call| call.action)
+    fn action(method: &str, path: &str) -> Option<QueueAction> {
+        QueueCall::of(&method.parse().unwrap(), path).map(|call| call.action)
     }
 
     #[test]
     fn a_call_is_found_by_method_and_path_and_by_nothing_else() {
-        assert_eq!(action("PUT", "/api/ns/q"), Some(Action::Publish));
-        assert_eq!(action("GET", "/api/ns/a,b"), Some(Action::Consume));
-        assert_eq!(action("DELETE", "/api/ns/q/job/X"), Some(Action::Delete("X".to_owned())));
-        assert_eq!(action("GET", "/api/ns/q/deadletter/size"), Some(Action::DeadSize));
-        let consumed = Call::of(&Method::GET, "/api/n%73/q%2Fpeek").unwrap();
-        assert_eq!((consumed.namespace.as_str(), consumed.action), ("ns", Action::PeekQueue));
+        assert_eq!(action("PUT", "/api/ns/q"), Some(QueueAction::Publish));
+        assert_eq!(action("GET", "/api/ns/a,b"), Some(QueueAction::Consume));
+        assert_eq!(action("DELETE", "/api/ns/q/job/X"), Some(QueueAction::Delete("X".to_owned())));
+        assert_eq!(action("GET", "/api/ns/q/deadletter/size"), Some(QueueAction::DeadSize));
+        let consumed = QueueCall::of(&Method::GET, "/api/n%73/q%2Fpeek").unwrap();
+        assert_eq!((consumed.namespace.as_str(), consumed.action), ("ns", QueueAction::PeekQueue));
         for (method, path) in [
             ("POST", "/api/ns/q"),
             ("HEAD", "/api/ns/q"),

@@ -1,8 +1,8 @@
 //! Consuming jobs: the first queue with a job wins, and a client that goes takes no job with it.
 
-use super::api::Ask;
+use super::ask::CheckedCall;
 use super::job::{Job, shown, target};
-use super::reply::{self, Answer, Refusal, error, internal};
+use super::reply::{self, JobReply, Refusal, error, internal};
 use crate::dispatch::{Handed, Poll, Wanted, WantedKind, watched};
 use crate::receipts::Signer;
 use bytes::Bytes;
@@ -18,7 +18,7 @@ const MAX_COUNT: u64 = 100;
 /// Maximum stored bytes of an answer, which the last job may exceed.
 const MAX_BYTES: u32 = 16 * 1024 * 1024;
 
-pub(super) async fn consume(mut ask: Ask) -> Answer {
+pub(super) async fn consume(mut ask: CheckedCall) -> JobReply {
     let (outgoing, peer) = ask.connection.take().expect("the server gives every request its connection");
     let ttr = ask.query.number("ttr", TTR)?;
     let timeout = ask.query.number("timeout", 0)?;

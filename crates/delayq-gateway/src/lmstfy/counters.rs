@@ -1,7 +1,5 @@
 //! Counters under lmstfy's names, as Prometheus reads them.
 
-use super::names;
-use super::state::Lmstfy;
 use delayq::Topic;
 use delayq::protocol::Reservation;
 use std::collections::BTreeMap;
@@ -10,7 +8,6 @@ use std::sync::{Mutex, PoisonError};
 
 /// Maximum series: beyond, new queues are not counted by name.
 const MAX_SERIES: usize = 10_000;
-const MAX_QUEUES: usize = 1_000;
 
 type Series = (&'static str, String);
 
@@ -55,7 +52,7 @@ impl Counters {
         }
     }
 
-    fn write(&self, text: &mut String) {
+    pub(super) fn write(&self, text: &mut String) {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut last = "";
         for ((name, labels), count) in all.iter() {
@@ -68,39 +65,11 @@ impl Counters {
     }
 }
 
-/// With the present sizes of the queues.
-pub(super) async fn exposed(lmstfy: &Lmstfy) -> Result<String, delayq::Error> {
-    let mut text = String::new();
-    lmstfy.counters.write(&mut text);
-    let mut sizes: BTreeMap<&str, String> = BTreeMap::new();
-    for (pool, app) in &lmstfy.pools {
-        let topics = app.admin.topics().await?;
-        let queues = topics.iter().filter(|topic| names::parts(topic).is_some());
-        let mut waiting = 0;
-        for topic in queues.take(MAX_QUEUES) {
-            let numbers = app.admin.count(topic).await?;
-            let labels = of_queue(pool, topic);
-            let mut add = |name, labels: &str, size: u64| {
-                let _ = writeln!(sizes.entry(name).or_default(), "infra_lmstfy_{name}{{{labels}}} {size}");
-            };
-            add("redis_queue_sizes", &labels, numbers.ready);
-            add("redis_deadletter_sizes", &labels, numbers.dead);
-            waiting += numbers.delayed + numbers.leased;
-        }
-        let lines = sizes.entry("redis_timer_sizes").or_default();
-        let _ = writeln!(lines, "infra_lmstfy_redis_timer_sizes{{{}}} {waiting}", of_pool(pool));
-    }
-    for (name, lines) in sizes {
-        let _ = write!(text, "# TYPE infra_lmstfy_{name} gauge\n{lines}");
-    }
-    Ok(text)
-}
-
-fn of_pool(pool: &str) -> String {
+pub(super) fn of_pool(pool: &str) -> String {
     format!("pool=\"{}\"", pool.escape_default())
 }
 
-fn of_queue(pool: &str, topic: &Topic) -> String {
+pub(super) fn of_queue(pool: &str, topic: &Topic) -> String {
     let (namespace, queue) = topic.as_str().split_once('/').unwrap_or_default();
     format!("{},namespace=\"{namespace}\",queue=\"{queue}\"", of_pool(pool))
 }

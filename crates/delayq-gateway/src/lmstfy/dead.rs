@@ -1,9 +1,9 @@
 //! Dead letters: the oldest first.
 
-use super::api::Ask;
+use super::ask::CheckedCall;
 use super::job::shown;
 use super::look::sized;
-use super::reply::{Answer, Refusal, internal, nothing, said};
+use super::reply::{JobReply, Refusal, internal, nothing, said};
 use delayq::Target;
 use delayq::admin::{ListState, Listing, ReplayTerms, TimeRange};
 use delayq::protocol::{FinishOutcome, FinishWhich};
@@ -14,7 +14,7 @@ use std::time::Duration;
 const TTL: i64 = 86_400;
 const A_STEP: u64 = 500;
 
-pub(super) async fn first(ask: &Ask) -> Answer {
+pub(super) async fn first(ask: &CheckedCall) -> JobReply {
     let head = oldest(ask, 1).await?.first().map(|target| shown(&target.id)).unwrap_or_default();
     let size = ask.app.admin.count(ask.topic()).await.map_err(internal)?.dead;
     let (namespace, queue) = (&ask.call.namespace, &ask.call.queue);
@@ -23,12 +23,12 @@ pub(super) async fn first(ask: &Ask) -> Answer {
     Ok(said(200, &value))
 }
 
-pub(super) async fn size(ask: &Ask) -> Answer {
+pub(super) async fn size(ask: &CheckedCall) -> JobReply {
     let numbers = ask.app.admin.count(ask.topic()).await.map_err(internal)?;
     Ok(sized(ask, numbers.dead))
 }
 
-pub(super) async fn respawn(ask: &Ask) -> Answer {
+pub(super) async fn respawn(ask: &CheckedCall) -> JobReply {
     let limit = ask.query.signed("limit", 1, 1)?;
     let ttl = ask.query.signed("ttl", TTL, 0)?;
     // The longest that Redis counts.
@@ -47,7 +47,7 @@ pub(super) async fn respawn(ask: &Ask) -> Answer {
     Ok(said(200, &json!({ "count": respawned, "msg": "respawned" })))
 }
 
-pub(super) async fn delete(ask: &Ask) -> Answer {
+pub(super) async fn delete(ask: &CheckedCall) -> JobReply {
     let limit = ask.query.signed("limit", 1, 1)?;
     let mut left = limit;
     while left > 0 {
@@ -65,7 +65,7 @@ pub(super) async fn delete(ask: &Ask) -> Answer {
     Ok(nothing())
 }
 
-async fn oldest(ask: &Ask, max: u64) -> Result<Vec<Target>, Refusal> {
+async fn oldest(ask: &CheckedCall, max: u64) -> Result<Vec<Target>, Refusal> {
     let (topic, state, range) = (ask.topic(), ListState::Dead { newest_first: false }, TimeRange::ALL);
     let max = usize::try_from(max.min(A_STEP)).unwrap_or_default();
     let page =

@@ -1,12 +1,12 @@
 //! Ending jobs: one by id in any state, or all that are ready.
 
-use super::api::Ask;
-use super::reply::{Answer, internal, nothing};
+use super::ask::CheckedCall;
+use super::reply::{JobReply, internal, nothing};
 use delayq::Settled;
 use delayq::admin::PurgeWhat;
 use delayq::protocol::{FinishOutcome, FinishWhich};
 
-pub(super) async fn delete(ask: &Ask, id: &str) -> Answer {
+pub(super) async fn delete(ask: &CheckedCall, id: &str) -> JobReply {
     // Before own ids: a receipt is a text like any.
     let signer = ask.app.receipts.signer().await.map_err(internal)?;
     if let Some(receipt) = signer.read(id) {
@@ -23,7 +23,7 @@ pub(super) async fn delete(ask: &Ask, id: &str) -> Answer {
     }
 }
 
-pub(super) async fn destroy(ask: &Ask) -> Answer {
+pub(super) async fn destroy(ask: &CheckedCall) -> JobReply {
     ask.app.admin.purge(ask.topic(), PurgeWhat::Ready, |_| {}).await.map_err(internal)?;
     Ok(nothing())
 }

@@ -27,7 +27,7 @@ const SHOWN: (usize, usize) = (6, 8);
 
 /// The hash is that of the token.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key {
+pub(super) struct TokenKey {
     pub(super) pool: String,
     pub(super) namespace: String,
     hash: String,
@@ -61,20 +61,20 @@ pub(super) struct LimitNote {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
+pub(super) struct KnownToken {
     at: Instant,
     pub(super) is_token: bool,
     pub(super) limit: Option<Limit>,
 }
 
-pub(super) struct Keys {
+pub(super) struct PoolTokens {
     admin: Admin,
-    known: Mutex<HashMap<Key, Known>>,
+    known: Mutex<HashMap<TokenKey, KnownToken>>,
 }
 
-// === impl Key ===
+// === impl TokenKey ===
 
-impl Key {
+impl TokenKey {
     pub(super) fn of(pool: &str, namespace: &str, token: &str) -> Self {
         let hash = hex::encode(Sha256::digest(token));
         Self { pool: pool.to_owned(), namespace: namespace.to_owned(), hash }
@@ -100,21 +100,21 @@ pub(super) fn masked(token: &str) -> String {
     format!("{start}…{}", &hex::encode(Sha256::digest(token))[..SHOWN.1])
 }
 
-// === impl Keys ===
+// === impl PoolTokens ===
 
-impl Keys {
+impl PoolTokens {
     pub(super) fn new(admin: Admin) -> Self {
         Self { admin, known: Mutex::default() }
     }
 
-    pub(super) async fn known(&self, key: &Key) -> Result<Known, Error> {
+    pub(super) async fn known(&self, key: &TokenKey) -> Result<KnownToken, Error> {
         if let Some(known) = self.remembered(key) {
             return Ok(known);
         }
         let (token, limit) = (key.named("token"), key.named("limit"));
         let [token, limit] = self.admin.notes_of([&token, &limit]).await?;
         let limit = limit.and_then(|text| read::<LimitNote>(&text)).map(|note| note.limit);
-        let known = Known { at: Instant::now(), is_token: token.is_some(), limit };
+        let known = KnownToken { at: Instant::now(), is_token: token.is_some(), limit };
         if known.is_token {
             let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             if all.len() >= MAX_KNOWN {
@@ -125,19 +125,19 @@ impl Keys {
         Ok(known)
     }
 
-    fn remembered(&self, key: &Key) -> Option<Known> {
+    fn remembered(&self, key: &TokenKey) -> Option<KnownToken> {
         let all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(key).filter(|known| known.at.elapsed() < REMEMBER).copied()
     }
 
-    fn forget(&self, key: &Key) {
+    fn forget(&self, key: &TokenKey) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
     /// False if the call is beyond `most`.
     pub(super) async fn allows(
         &self,
-        key: &Key,
+        key: &TokenKey,
         side: &str,
         most: i64,
         interval: i64,
@@ -147,19 +147,19 @@ impl Keys {
     }
 
     /// Takes back a call that [`Self::allows`] counted.
-    pub(super) async fn take_back(&self, key: &Key, side: &str, interval: i64) {
+    pub(super) async fn take_back(&self, key: &TokenKey, side: &str, interval: i64) {
         if let Err(error) = self.admin.take_back_call(&key.window(side), seconds(interval)).await {
             tracing::debug!(%error, "a call without effect stays counted");
         }
     }
 
     /// False if the token exists.
-    pub(super) async fn add(&self, key: &Key, token: &str, description: &str) -> Result<bool, Error> {
+    pub(super) async fn add(&self, key: &TokenKey, token: &str, description: &str) -> Result<bool, Error> {
         let note = TokenNote { description: description.to_owned(), shown: masked(token) };
         self.admin.new_note(&key.named("token"), &text(&note)).await
     }
 
-    pub(super) async fn delete(&self, key: &Key) -> Result<(), Error> {
+    pub(super) async fn delete(&self, key: &TokenKey) -> Result<(), Error> {
         let names = [key.named("token"), key.named("limit"), key.window("r"), key.window("w")];
         self.admin.delete_notes(&names).await?;
         self.forget(key);
@@ -168,11 +168,11 @@ impl Keys {
 
     pub(super) async fn tokens(&self, pool: &str, namespace: &str) -> Result<Vec<TokenNote>, Error> {
         let notes = self.notes::<TokenNote>("token").await?;
-        let of_it = |key: &Key| key.pool == pool && key.namespace == namespace;
+        let of_it = |key: &TokenKey| key.pool == pool && key.namespace == namespace;
         Ok(notes.into_iter().filter(|(key, _)| of_it(key)).map(|(_, note)| note).collect())
     }
 
-    pub(super) async fn limit(&self, key: &Key) -> Result<Option<Limit>, Error> {
+    pub(super) async fn limit(&self, key: &TokenKey) -> Result<Option<Limit>, Error> {
         let [note] = self.admin.notes_of([&key.named("limit")]).await?;
         Ok(note.and_then(|text| read::<LimitNote>(&text)).map(|note| note.limit))
     }
@@ -180,7 +180,7 @@ impl Keys {
     /// False if there is a limit that may not be replaced.
     pub(super) async fn set_limit(
         &self,
-        key: &Key,
+        key: &TokenKey,
         shown: &str,
         limit: Limit,
         replaces: bool,
@@ -194,32 +194,35 @@ impl Keys {
         Ok(is_set)
     }
 
-    pub(super) async fn delete_limit(&self, key: &Key) -> Result<(), Error> {
+    pub(super) async fn delete_limit(&self, key: &TokenKey) -> Result<(), Error> {
         self.admin.delete_notes(&[key.named("limit"), key.window("r"), key.window("w")]).await?;
         self.forget(key);
         Ok(())
     }
 
-    pub(super) async fn limits(&self) -> Result<Vec<(Key, LimitNote)>, Error> {
+    pub(super) async fn limits(&self) -> Result<Vec<(TokenKey, LimitNote)>, Error> {
         self.notes("limit").await
     }
 
     /// The key of a token, or of its masked form: a token that nobody has any more can be deleted by that.
-    pub(super) async fn find(&self, pool: &str, namespace: &str, token: &str) -> Result<Key, Error> {
-        let given = Key::of(pool, namespace, token);
+    pub(super) async fn find(&self, pool: &str, namespace: &str, token: &str) -> Result<TokenKey, Error> {
+        let given = TokenKey::of(pool, namespace, token);
         if !token.contains('…') {
             return Ok(given);
         }
         let notes = self.notes::<TokenNote>("token").await?;
-        let is_it = |(key, note): &(Key, TokenNote)| {
+        let is_it = |(key, note): &(TokenKey, TokenNote)| {
             key.pool == pool && key.namespace == namespace && note.shown == token
         };
         Ok(notes.into_iter().find(is_it).map_or(given, |(key, _)| key))
     }
 
-    async fn notes<T: DeserializeOwned>(&self, kind: &str) -> Result<Vec<(Key, T)>, Error> {
+    async fn notes<T: DeserializeOwned>(&self, kind: &str) -> Result<Vec<(TokenKey, T)>, Error> {
         let notes = self.admin.notes().await?;
-        Ok(notes.iter().filter_map(|(name, note)| Some((Key::parse(name, kind)?, read(note)?))).collect())
+        Ok(notes
+            .iter()
+            .filter_map(|(name, note)| Some((TokenKey::parse(name, kind)?, read(note)?)))
+            .collect())
     }
 }
 
@@ -262,11 +265,11 @@ mod tests {
 
     #[test]
     fn a_key_is_kept_without_its_token_and_read_back() {
-        let key = Key::of("p2", "ns", "01HTOKEN-01HTOKEN-01H");
+        let key = TokenKey::of("p2", "ns", "01HTOKEN-01HTOKEN-01H");
         let name = key.named("token");
         assert!(!name.contains("01HTOKEN"));
-        assert_eq!(Key::parse(&name, "token"), Some(key));
-        assert_eq!(Key::parse(&name, "limit"), None);
+        assert_eq!(TokenKey::parse(&name, "token"), Some(key));
+        assert_eq!(TokenKey::parse(&name, "limit"), None);
         let shown = masked("01HTOKEN-01HTOKEN-01H");
         assert!(shown.starts_with("01HTOK…") && shown.chars().count() == 15, "{shown}");
     }

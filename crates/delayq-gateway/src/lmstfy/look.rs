@@ -1,13 +1,13 @@
 //! Looking at queues and jobs.
 
-use super::api::Ask;
+use super::ask::CheckedCall;
 use super::job::Job;
-use super::reply::{Answer, error, internal, said};
+use super::reply::{JobReply, error, internal, said};
 use delayq::State;
 use delayq::admin::{ListState, Listing, TimeRange};
 use serde_json::json;
 
-pub(super) async fn first(ask: &Ask) -> Answer {
+pub(super) async fn first(ask: &CheckedCall) -> JobReply {
     let (topic, state, range) = (ask.topic(), ListState::Ready, TimeRange::ALL);
     let page = ask.app.admin.page(Listing::Topic { topic, state, range }, None, 1).await.map_err(internal)?;
     let first = page.messages.first().ok_or_else(|| error(404, "the queue is empty"))?;
@@ -15,7 +15,7 @@ pub(super) async fn first(ask: &Ask) -> Answer {
     Ok(said(200, &Job::first(first, envelope)))
 }
 
-pub(super) async fn job(ask: &Ask, id: &str) -> Answer {
+pub(super) async fn job(ask: &CheckedCall, id: &str) -> JobReply {
     let unknown = || error(404, "job not found");
     let target = ask.target(id).await?.ok_or_else(unknown)?;
     let listed = ask.app.admin.get(ask.topic(), &target).await.map_err(internal)?.ok_or_else(unknown)?;
@@ -26,11 +26,11 @@ pub(super) async fn job(ask: &Ask, id: &str) -> Answer {
     Ok(said(200, &Job::found(&listed, envelope)))
 }
 
-pub(super) async fn size(ask: &Ask) -> Answer {
+pub(super) async fn size(ask: &CheckedCall) -> JobReply {
     let numbers = ask.app.admin.count(ask.topic()).await.map_err(internal)?;
     Ok(sized(ask, numbers.ready))
 }
 
-pub(super) fn sized(ask: &Ask, size: u64) -> axum::response::Response {
+pub(super) fn sized(ask: &CheckedCall, size: u64) -> axum::response::Response {
     said(200, &json!({ "namespace": ask.call.namespace, "queue": ask.call.queue, "size": size }))
 }

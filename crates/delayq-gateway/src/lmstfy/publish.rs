@@ -1,9 +1,9 @@
 //! Publishing jobs: a job, many jobs, or a job in the place of another.
 
-use super::api::{Ask, refused};
+use super::ask::{CheckedCall, refused};
 use super::ids;
 use super::job::shown;
-use super::reply::{Answer, Refusal, error, internal, said};
+use super::reply::{JobReply, Refusal, error, internal, said};
 use crate::input::Whole;
 use crate::problem::{Kind, Problem};
 use crate::state::App;
@@ -47,7 +47,7 @@ type Attributes = Option<Vec<(String, String)>>;
 // === impl Terms ===
 
 impl Terms {
-    fn of(ask: &Ask) -> Result<Self, Refusal> {
+    fn of(ask: &CheckedCall) -> Result<Self, Refusal> {
         let delay = ask.query.number("delay", 0)?;
         let ttl = ask.query.number("ttl", TTL)?;
         if ttl > 0 && ttl < delay {
@@ -74,7 +74,7 @@ impl Terms {
     }
 }
 
-pub(super) async fn one(ask: &Ask, body: Body) -> Answer {
+pub(super) async fn one(ask: &CheckedCall, body: Body) -> JobReply {
     let terms = match Terms::of(ask) {
         Ok(terms) => terms,
         Err(refusal) => return Err(refused(body, refusal)),
@@ -90,7 +90,7 @@ pub(super) async fn one(ask: &Ask, body: Body) -> Answer {
 }
 
 /// The old job ends once the new one is stored: a refusal, or the end of this process, destroys nothing.
-pub(super) async fn again(ask: &Ask, body: Body, old: &str) -> Answer {
+pub(super) async fn again(ask: &CheckedCall, body: Body, old: &str) -> JobReply {
     let published = one(ask, body).await?;
     if let Some(target) = ask.target(old).await? {
         let ended = ask.app.producer.finish_many(ask.topic(), FinishWhich::Any, &[target]).await.remove(0);
@@ -99,7 +99,7 @@ pub(super) async fn again(ask: &Ask, body: Body, old: &str) -> Answer {
     Ok(published)
 }
 
-pub(super) async fn many(ask: &Ask, body: Body) -> Answer {
+pub(super) async fn many(ask: &CheckedCall, body: Body) -> JobReply {
     let terms = match Terms::of(ask) {
         Ok(terms) => terms,
         Err(refusal) => return Err(refused(body, refusal)),

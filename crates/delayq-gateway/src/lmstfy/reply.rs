@@ -10,7 +10,7 @@ use std::fmt::Display;
 
 pub(super) const JSON: &str = "application/json; charset=utf-8";
 
-pub(super) type Answer = Result<Response, Refusal>;
+pub(super) type JobReply = Result<Response, Refusal>;
 
 /// Boxed, because an answer is large for an error.
 pub(super) type Refusal = Box<Response>;

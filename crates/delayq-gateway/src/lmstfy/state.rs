@@ -1,7 +1,7 @@
 //! The state that all calls share.
 
 use super::counters::Counters;
-use super::keys::Keys;
+use super::keys::PoolTokens;
 use crate::state::App;
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
@@ -15,11 +15,11 @@ use std::sync::atomic::AtomicBool;
 
 /// Clones share the state.
 #[derive(Clone)]
-pub(super) struct Lmstfy(Arc<Parts>);
+pub(super) struct Lmstfy(Arc<LmstfyParts>);
 
-pub(super) struct Parts {
+pub(super) struct LmstfyParts {
     pub(super) pools: BTreeMap<String, App>,
-    pub(super) keys: Keys,
+    pub(super) keys: PoolTokens,
     pub(super) checks_tokens: bool,
     pub(super) accounts: Accounts,
     pub(super) counters: Counters,
@@ -35,15 +35,15 @@ pub(super) struct Accounts(pub(super) HashMap<String, [u8; 32]>);
 // === impl Lmstfy ===
 
 impl Lmstfy {
-    pub(super) fn new(parts: Parts) -> Self {
+    pub(super) fn new(parts: LmstfyParts) -> Self {
         Self(Arc::new(parts))
     }
 }
 
 impl Deref for Lmstfy {
-    type Target = Parts;
+    type Target = LmstfyParts;
 
-    fn deref(&self) -> &Parts {
+    fn deref(&self) -> &LmstfyParts {
         &self.0
     }
 }

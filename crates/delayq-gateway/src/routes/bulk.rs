@@ -3,7 +3,7 @@
 //! `.` and `..` are names of topics and ids, and libraries that follow the URL standard remove such segments even where they
 //! are percent-encoded.
 
-use super::Answer;
+use super::answer::{Answer, ItemAnswer};
 use super::change::{NewDue, NewLife, cancelled, replayed, rescheduled};
 use super::message::{Payload, found};
 use crate::input::{Ask, Items};
@@ -57,9 +57,7 @@ struct ToGet {
     payload: Option<String>,
 }
 
-type Answered = Result<Value, Problem>;
-
-/// With places in the request.
+/// The changes of each topic, with the places in the request.
 type ByTopic<T> = BTreeMap<Topic, Vec<(usize, T)>>;
 
 pub(super) async fn cancel(State(app): State<App>, ask: Ask) -> Answer {
@@ -98,11 +96,11 @@ pub(super) async fn reschedule(State(app): State<App>, ask: Ask) -> Answer {
 pub(super) async fn replay(State(app): State<App>, ask: Ask) -> Answer {
     let items = ask.items(&app).await?;
     let calls = items.parse().into_iter().map(|item| replay_one(&app, item));
-    let answers: Vec<Answered> = stream::iter(calls).buffered(AT_ONCE).collect().await;
+    let answers: Vec<ItemAnswer> = stream::iter(calls).buffered(AT_ONCE).collect().await;
     Ok(items.answer(answers.into_iter()))
 }
 
-async fn replay_one(app: &App, item: Result<ToReplay, Problem>) -> Answered {
+async fn replay_one(app: &App, item: Result<ToReplay, Problem>) -> ItemAnswer {
     let item = item?;
     let (target, life) = (target(&item.id, item.group.as_deref())?, NewLife { delay: item.delay });
     replayed(app, &item.topic, &target, &life).await.map(|(_, value)| value)
@@ -112,11 +110,11 @@ pub(super) async fn get(State(app): State<App>, ask: Ask) -> Answer {
     let caller = ask.caller.clone();
     let items = ask.items(&app).await?;
     let calls = items.parse().into_iter().map(|item| get_one(&app, &caller, item));
-    let answers: Vec<Answered> = stream::iter(calls).buffered(AT_ONCE).collect().await;
+    let answers: Vec<ItemAnswer> = stream::iter(calls).buffered(AT_ONCE).collect().await;
     Ok(items.answer(answers.into_iter()))
 }
 
-async fn get_one(app: &App, caller: &Caller, item: Result<ToGet, Problem>) -> Answered {
+async fn get_one(app: &App, caller: &Caller, item: Result<ToGet, Problem>) -> ItemAnswer {
     let item = item?;
     let payload = item.payload.as_deref().map(str::parse::<Payload>).transpose();
     let payload =
@@ -135,7 +133,7 @@ fn target(id: &str, group: Option<&str>) -> Result<Target, Problem> {
 fn by_topic<I: serde::de::DeserializeOwned, T>(
     items: &Items,
     named: impl Fn(I) -> Result<(Topic, T), Problem>,
-) -> (ByTopic<T>, Vec<Option<Answered>>) {
+) -> (ByTopic<T>, Vec<Option<ItemAnswer>>) {
     let (mut topics, mut answers) = (ByTopic::new(), Vec::new());
     for (place, item) in items.parse::<I>().into_iter().enumerate() {
         answers.push(match item.and_then(&named) {
@@ -149,10 +147,10 @@ fn by_topic<I: serde::de::DeserializeOwned, T>(
     (topics, answers)
 }
 
-fn changed<S>(outcome: Result<Result<(S, Value), Problem>, delayq::Error>) -> Answered {
+fn changed<S>(outcome: Result<Result<(S, Value), Problem>, delayq::Error>) -> ItemAnswer {
     outcome?.map(|(_, value)| value)
 }
 
-fn whole(answer: Option<Answered>) -> Answered {
+fn whole(answer: Option<ItemAnswer>) -> ItemAnswer {
     answer.expect("every item is faulty or sent")
 }

@@ -1,6 +1,6 @@
 //! Changing one message: cancel, reschedule, replay.
 
-use super::{Answer, json};
+use super::answer::{Answer, json};
 use crate::input::{Ask, when};
 use crate::problem::{Kind, Problem};
 use crate::routes::message::unknown;

@@ -1,7 +1,7 @@
 //! Changing a whole group.
 
+use super::answer::{Answer, json};
 use super::change::shift as shift_of;
-use super::{Answer, json};
 use crate::input::Ask;
 use crate::problem::{Kind, Problem};
 use crate::state::App;

@@ -1,7 +1,7 @@
 //! The horizon of a topic: counts of delayed messages by due time, in few intervals and with a bounded number of calls.
 
+use super::answer::{Answer, json};
 use super::listing::range;
-use super::{Answer, json};
 use crate::input::Ask;
 use crate::problem::Problem;
 use crate::state::App;

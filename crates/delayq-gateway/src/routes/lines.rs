@@ -3,7 +3,7 @@
 //! Reading does not wait for a client that reads no answers: many send everything first. At most [`MAX_UNREAD`] bytes of
 //! answers are kept for such a client; then the request ends, and its closing line says so.
 
-use super::{Answer, typed};
+use super::answer::{Answer, typed};
 use crate::input::{Ask, Lines};
 use crate::problem::{Kind, Problem};
 use crate::state::App;
@@ -31,7 +31,7 @@ const MAX_UNREAD: usize = 1024 * 1024;
 /// The number of the line.
 type Numbered = (u64, Result<Message, Problem>);
 
-struct Answers {
+struct LineAnswers {
     sender: mpsc::UnboundedSender<Bytes>,
     unread: Arc<AtomicUsize>,
     outcomes: BTreeMap<&'static str, u64>,
@@ -50,7 +50,7 @@ pub(super) async fn put_many(State(app): State<App>, ask: Ask) -> Answer {
     let coming = Coming { lines: ask.lines(&app)?, number: 0, past_ok, end: None };
     let (sender, receiver) = mpsc::unbounded_channel::<Bytes>();
     let unread = Arc::new(AtomicUsize::new(0));
-    let answers = Answers { sender, unread: Arc::clone(&unread), outcomes: BTreeMap::new() };
+    let answers = LineAnswers { sender, unread: Arc::clone(&unread), outcomes: BTreeMap::new() };
     tokio::spawn(answer(app, coming, answers));
     let body = stream::unfold(
         (receiver, unread),
@@ -64,7 +64,7 @@ pub(super) async fn put_many(State(app): State<App>, ask: Ask) -> Answer {
 }
 
 /// Puts until the lines end, the client is gone, or it leaves too many answers unread.
-async fn answer(app: App, mut coming: Coming, mut answers: Answers) {
+async fn answer(app: App, mut coming: Coming, mut answers: LineAnswers) {
     let mut calls = FuturesOrdered::new();
     loop {
         let reads = coming.end.is_none() && calls.len() < MAX_CALLS;
@@ -137,9 +137,9 @@ impl Coming {
     }
 }
 
-// === impl Answers ===
+// === impl LineAnswers ===
 
-impl Answers {
+impl LineAnswers {
     fn write(&mut self, values: Vec<(&'static str, Value)>) -> Result<(), Problem> {
         let mut text = String::new();
         for (word, value) in values {

@@ -1,7 +1,7 @@
 //! Pages of messages: of a topic in one state, and of a group.
 
+use super::answer::{Answer, json};
 use super::message::Payload;
-use super::{Answer, json};
 use crate::input::{Ask, Query};
 use crate::problem::Problem;
 use crate::state::App;

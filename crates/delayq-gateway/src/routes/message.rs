@@ -1,6 +1,6 @@
 //! Inspecting a message: state, payload and history.
 
-use super::{Answer, json, typed};
+use super::answer::{Answer, json, typed};
 use crate::input::Ask;
 use crate::problem::{Kind, Problem};
 use crate::rights::Right;

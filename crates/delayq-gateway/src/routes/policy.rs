@@ -1,6 +1,6 @@
 //! The policy of a topic, in the words of `delayq topic show`.
 
-use super::{Answer, json};
+use super::answer::{Answer, json};
 use crate::input::Ask;
 use crate::problem::Problem;
 use crate::state::App;
@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// A null stands for the default.
-type Settings = BTreeMap<String, Value>;
+type GivenSettings = BTreeMap<String, Value>;
 
 pub(super) async fn get(State(app): State<App>, ask: Ask) -> Answer {
     shown(&app, &ask.topic()?).await
@@ -22,14 +22,14 @@ pub(super) async fn get(State(app): State<App>, ask: Ask) -> Answer {
 
 pub(super) async fn set(State(app): State<App>, ask: Ask) -> Answer {
     let topic = ask.topic()?;
-    let (policy, _) = read(&ask.json::<Settings>(&app).await?)?;
+    let (policy, _) = read(&ask.json::<GivenSettings>(&app).await?)?;
     app.admin.set_policy(&topic, &policy).await?;
     shown(&app, &topic).await
 }
 
 pub(super) async fn change(State(app): State<App>, ask: Ask) -> Answer {
     let topic = ask.topic()?;
-    let (policy, reset) = read(&ask.json::<Settings>(&app).await?)?;
+    let (policy, reset) = read(&ask.json::<GivenSettings>(&app).await?)?;
     app.admin.change_policy(&topic, &policy, &reset).await?;
     shown(&app, &topic).await
 }
@@ -39,7 +39,7 @@ async fn shown(app: &App, topic: &Topic) -> Answer {
 }
 
 /// The second value has the settings that are null.
-fn read(settings: &Settings) -> Result<(Policy, Vec<PolicySetting>), Problem> {
+fn read(settings: &GivenSettings) -> Result<(Policy, Vec<PolicySetting>), Problem> {
     let (mut set, mut reset) = (BTreeMap::new(), Vec::new());
     for (name, value) in settings {
         let known = PolicySetting::ALL.into_iter().find(|setting| setting.name().replace('-', "_") == *name);
@@ -68,10 +68,10 @@ mod tests {
 
     #[test]
     fn every_setting_is_taken_as_it_is_shown() {
-        let shown: Settings = serde_json::from_value(json_of(&Policy::default())).unwrap();
+        let shown: GivenSettings = serde_json::from_value(json_of(&Policy::default())).unwrap();
         let (policy, reset) = read(&shown).unwrap();
         assert_eq!((policy.in_force(), reset), (Policy::default().in_force(), vec![]));
-        let settings: Settings =
+        let settings: GivenSettings =
             serde_json::from_value(json!({ "lease": "90s", "max_attempts": 3, "history": null })).unwrap();
         let (policy, reset) = read(&settings).unwrap();
         assert_eq!((policy.max_attempts, policy.lease.unwrap().as_secs()), (Some(3), 90));

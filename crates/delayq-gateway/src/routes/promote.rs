@@ -1,7 +1,7 @@
 //! Making delayed messages ready now.
 
+use super::answer::{Answer, json};
 use super::listing::range;
-use super::{Answer, json};
 use crate::input::{Ask, Query};
 use crate::problem::Problem;
 use crate::state::App;

@@ -1,6 +1,6 @@
 //! Putting one message: as the JSON of `delayq put --from`, or with its payload as the body.
 
-use super::{Answer, json};
+use super::answer::{Answer, json};
 use crate::input::{Ask, Form, when};
 use crate::problem::{Kind, Problem};
 use crate::state::App;

@@ -1,6 +1,6 @@
 //! Reserving: a long poll, whose answer is watched until the socket has taken all bytes.
 
-use super::Answer;
+use super::answer::Answer;
 use crate::dispatch::{Handed, Poll, Wanted, WantedKind, watched};
 use crate::input::Ask;
 use crate::problem::{Kind, Problem};

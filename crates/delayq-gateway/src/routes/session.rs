@@ -1,6 +1,6 @@
 //! Sessions of the page: login, logout, and the sender of the request.
 
-use super::{Answer, json, nothing};
+use super::answer::{Answer, json, nothing};
 use crate::input::Ask;
 use crate::origin;
 use crate::problem::Problem;

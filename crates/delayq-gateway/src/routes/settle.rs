@@ -1,6 +1,6 @@
 //! Settling leased messages by the receipts of any gateway of the deployment.
 
-use super::Answer;
+use super::answer::{Answer, ItemAnswer};
 use crate::input::Ask;
 use crate::problem::{Kind, Problem};
 use crate::state::App;
@@ -10,15 +10,14 @@ use delayq::{Error, Settled};
 use delayq_service::config::HumanDuration;
 use delayq_service::json::settled as json_of;
 use serde::Deserialize;
-use serde_json::Value;
 use std::time::Duration;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Settle {
+struct SettleItem {
     receipt: String,
     #[serde(rename = "do")]
-    action: Action,
+    action: SettleVerb,
     delay: Option<HumanDuration>,
     keep_attempt: Option<bool>,
     reason: Option<String>,
@@ -27,7 +26,7 @@ struct Settle {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Action {
+enum SettleVerb {
     Ack,
     Release,
     Bury,
@@ -43,13 +42,11 @@ struct Sorted {
     extend: Vec<(usize, (Receipt, Option<Duration>))>,
 }
 
-type Answered = Result<Value, Problem>;
-
 pub(super) async fn settle(State(app): State<App>, ask: Ask) -> Answer {
     let signer = app.receipts.signer().await?;
     let items = ask.items(&app).await?;
     let (mut sorted, mut answers) = (Sorted::default(), Vec::new());
-    for (place, item) in items.parse::<Settle>().into_iter().enumerate() {
+    for (place, item) in items.parse::<SettleItem>().into_iter().enumerate() {
         let read = item.and_then(|item| {
             let receipt = signer.read(&item.receipt);
             let why = "no gateway of this deployment has given this receipt";
@@ -64,7 +61,7 @@ pub(super) async fn settle(State(app): State<App>, ask: Ask) -> Answer {
     Ok(items.answer(answers.into_iter().map(|answer| answer.expect("every item is faulty or settled"))))
 }
 
-fn answer(settled: &Settled) -> Answered {
+fn answer(settled: &Settled) -> ItemAnswer {
     let value = json_of(settled);
     match settled {
         Settled::LeaseLost => Err(Problem::outcome(Kind::Conflict, value)),
@@ -73,16 +70,16 @@ fn answer(settled: &Settled) -> Answered {
     }
 }
 
-// === impl Settle ===
+// === impl SettleItem ===
 
-impl Settle {
+impl SettleItem {
     /// Refuses a key that the action does not read.
     fn check(&self) -> Result<(), Problem> {
         let unread = [
-            ("delay", self.delay.is_some(), &[Action::Release][..]),
-            ("keep_attempt", self.keep_attempt.is_some(), &[Action::Release]),
-            ("reason", self.reason.is_some(), &[Action::Release, Action::Bury]),
-            ("lease", self.lease.is_some(), &[Action::Extend]),
+            ("delay", self.delay.is_some(), &[SettleVerb::Release][..]),
+            ("keep_attempt", self.keep_attempt.is_some(), &[SettleVerb::Release]),
+            ("reason", self.reason.is_some(), &[SettleVerb::Release, SettleVerb::Bury]),
+            ("lease", self.lease.is_some(), &[SettleVerb::Extend]),
         ];
         let odd = unread.into_iter().find(|(_, is_set, read_by)| *is_set && !read_by.contains(&self.action));
         odd.map_or(Ok(()), |(key, ..)| Err(Problem::invalid(key, "it means nothing for what is done")))
@@ -92,18 +89,18 @@ impl Settle {
 // === impl Sorted ===
 
 impl Sorted {
-    fn add(&mut self, place: usize, receipt: Receipt, item: Settle) -> Result<(), Problem> {
+    fn add(&mut self, place: usize, receipt: Receipt, item: SettleItem) -> Result<(), Problem> {
         item.check()?;
-        let Settle { action, delay, keep_attempt, reason, lease, .. } = item;
+        let SettleItem { action, delay, keep_attempt, reason, lease, .. } = item;
         let reason = reason.unwrap_or_default();
         match action {
-            Action::Ack => self.ack.push((place, receipt)),
-            Action::Release => {
+            SettleVerb::Ack => self.ack.push((place, receipt)),
+            SettleVerb::Release => {
                 let (delay, keep_attempt) = (delay.map(|delay| *delay), keep_attempt.unwrap_or(false));
                 self.release.push((place, Release { receipt, delay, keep_attempt, reason }));
             }
-            Action::Bury => self.bury.push((place, (receipt, reason))),
-            Action::Extend => self.extend.push((place, (receipt, lease.map(|lease| *lease)))),
+            SettleVerb::Bury => self.bury.push((place, (receipt, reason))),
+            SettleVerb::Extend => self.extend.push((place, (receipt, lease.map(|lease| *lease)))),
         }
         Ok(())
     }

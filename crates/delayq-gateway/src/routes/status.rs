@@ -1,7 +1,7 @@
 //! The state of the deployment: the verdicts of `delayq doctor`, the shards, and the timers.
 
-use super::{Answer, json};
-use crate::looks::{Looks, Taken};
+use super::answer::{Answer, json};
+use crate::looks::{Looks, TimedLook};
 use crate::problem::Problem;
 use axum::Extension;
 use axum::http::StatusCode;
@@ -35,12 +35,12 @@ pub(super) async fn list_timers(Extension(looks): Extension<Looks>) -> Answer {
     Ok(answer(&taken, timers(&taken.look, &owners)))
 }
 
-fn answering(taken: &Taken) -> Result<&Shards, Problem> {
+fn answering(taken: &TimedLook) -> Result<&Shards, Problem> {
     taken.look.shards.as_ref().map_err(|error| Problem::from(error.clone()))
 }
 
 /// Adds the missing parts, and the age of the look.
-fn answer(taken: &Taken, mut value: Value) -> Response {
+fn answer(taken: &TimedLook, mut value: Value) -> Response {
     value["missing"] = value!(taken.look.missing());
     value["age_ms"] = value!(taken.age().as_millis() as u64);
     json(StatusCode::OK, &value)

@@ -1,7 +1,7 @@
 //! Topics: counts, the histogram of due times, pause, rate, deletion.
 
+use super::answer::{Answer, json, nothing};
 use super::listing::{limit, range};
-use super::{Answer, json, nothing};
 use crate::input::Ask;
 use crate::problem::{Kind, Problem};
 use crate::state::App;

@@ -10,14 +10,14 @@ use std::{fmt, io};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Dropping a parcel that was not sent gives the contents back.
-pub(crate) trait Parcel: Send {
+pub(crate) trait Enclosure: Send {
     /// The socket has taken all of the answer.
     fn sent(self: Box<Self>);
 }
 
 /// The parcels of a connection whose bytes the socket may not have taken yet; clones share the list.
 #[derive(Clone, Default)]
-pub(crate) struct Outgoing(Arc<Mutex<Vec<Box<dyn Parcel>>>>);
+pub(crate) struct Outgoing(Arc<Mutex<Vec<Box<dyn Enclosure>>>>);
 
 /// A connection that reports flushed answers: plain, or TLS, whose flush ends once the socket has taken every record.
 pub(super) struct Reporting<C> {
@@ -29,7 +29,7 @@ pub(super) struct Reporting<C> {
 
 impl Outgoing {
     /// hyper has the answer with this parcel.
-    pub(crate) fn push(&self, parcel: Box<dyn Parcel>) {
+    pub(crate) fn push(&self, parcel: Box<dyn Enclosure>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(parcel);
     }
 

@@ -1,6 +1,6 @@
 //! The routes, in the order of a message's life.
 
-use super::{Answers, Route, Takes, Verb};
+use super::{Method, Route, RouteAnswers, Takes};
 use crate::rights::Right;
 
 /// Headers that describe a message whose payload is the body.
@@ -24,7 +24,7 @@ const MESSAGE_AND_KEY: &[&str] = &[
     "idempotency-key",
 ];
 
-const PUT: Answers = Answers::Json("Put", &[201, 200]);
+const PUT: RouteAnswers = RouteAnswers::Json("Put", &[201, 200]);
 
 /// Every route.
 pub(crate) static ROUTES: &[Route] = &[
@@ -37,7 +37,7 @@ pub(crate) static ROUTES: &[Route] = &[
         refuses: &[408, 409, 413, 415, 422],
         needs: Some(Right::Put),
         ..Route::new(
-            Verb::Put,
+            Method::Put,
             "/v1/topics/{topic}/messages/{id}",
             "putMessage",
             "Puts a message under your own id",
@@ -52,7 +52,7 @@ pub(crate) static ROUTES: &[Route] = &[
         refuses: &[408, 409, 413, 415, 422],
         needs: Some(Right::Put),
         ..Route::new(
-            Verb::Post,
+            Method::Post,
             "/v1/topics/{topic}/messages",
             "postMessage",
             "Puts a message under a generated id, or under the Idempotency-Key",
@@ -61,12 +61,12 @@ pub(crate) static ROUTES: &[Route] = &[
     Route {
         query: &["past_ok"],
         takes: Takes::Lines("Message"),
-        answers: Answers::Lines("PutLine"),
+        answers: RouteAnswers::Lines("PutLine"),
         refuses: &[415],
         has_deadline: false,
         needs: Some(Right::Put),
         ..Route::new(
-            Verb::Post,
+            Method::Post,
             "/v1/messages",
             "putMany",
             "Puts a message a line; answers a line each, in order, and a closing line",
@@ -75,10 +75,10 @@ pub(crate) static ROUTES: &[Route] = &[
     Route {
         query: &["group", "payload"],
         asks: &["if-none-match"],
-        answers: Answers::Json("Stored", &[200]),
+        answers: RouteAnswers::Json("Stored", &[200]),
         refuses: &[404, 422],
         ..Route::new(
-            Verb::Get,
+            Method::Get,
             "/v1/topics/{topic}/messages/{id}",
             "getMessage",
             "Shows a message, or what is remembered of it",
@@ -86,11 +86,11 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         query: &["group"],
-        answers: Answers::Bytes,
+        answers: RouteAnswers::Bytes,
         refuses: &[404, 422],
         needs: Some(Right::Payload),
         ..Route::new(
-            Verb::Get,
+            Method::Get,
             "/v1/topics/{topic}/messages/{id}/payload",
             "getPayload",
             "Returns the payload of a message",
@@ -98,10 +98,10 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         query: &["group"],
-        answers: Answers::Json("History", &[200]),
+        answers: RouteAnswers::Json("History", &[200]),
         refuses: &[404, 422],
         ..Route::new(
-            Verb::Get,
+            Method::Get,
             "/v1/topics/{topic}/messages/{id}/history",
             "getHistory",
             "Shows what happened to a message, if its topic keeps a history",
@@ -109,11 +109,11 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         query: &["group"],
-        answers: Answers::Json("Cancelled", &[200, 202]),
+        answers: RouteAnswers::Json("Cancelled", &[200, 202]),
         refuses: &[404, 409, 422],
         needs: Some(Right::Act),
         ..Route::new(
-            Verb::Delete,
+            Method::Delete,
             "/v1/topics/{topic}/messages/{id}",
             "cancelMessage",
             "Cancels a message; 202: a consumer holds it, and no further attempt follows",
@@ -122,11 +122,11 @@ pub(crate) static ROUTES: &[Route] = &[
     Route {
         query: &["group", "past_ok"],
         takes: Takes::Json("Reschedule"),
-        answers: Answers::Json("Rescheduled", &[200]),
+        answers: RouteAnswers::Json("Rescheduled", &[200]),
         refuses: &[404, 408, 409, 412, 413, 415, 422],
         needs: Some(Right::Act),
         ..Route::new(
-            Verb::Post,
+            Method::Post,
             "/v1/topics/{topic}/messages/{id}/reschedule",
             "rescheduleMessage",
             "Changes the due time of a pending message",
@@ -135,11 +135,11 @@ pub(crate) static ROUTES: &[Route] = &[
     Route {
         query: &["group"],
         takes: Takes::MaybeJson("Replay"),
-        answers: Answers::Json("Replayed", &[200]),
+        answers: RouteAnswers::Json("Replayed", &[200]),
         refuses: &[404, 408, 409, 413, 415, 422],
         needs: Some(Right::Act),
         ..Route::new(
-            Verb::Post,
+            Method::Post,
             "/v1/topics/{topic}/messages/{id}/replay",
             "replayMessage",
             "Makes a dead letter ready again",
@@ -147,19 +147,19 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         takes: Takes::Many("Target"),
-        answers: Answers::Many("Cancelled"),
+        answers: RouteAnswers::Many("Cancelled"),
         refuses: &[408, 413, 415, 422],
         needs: Some(Right::Act),
-        ..Route::new(Verb::Post, "/v1/cancel", "cancelMany", "Cancels messages that are named in the body")
+        ..Route::new(Method::Post, "/v1/cancel", "cancelMany", "Cancels messages that are named in the body")
     },
     Route {
         query: &["past_ok"],
         takes: Takes::Many("TargetToReschedule"),
-        answers: Answers::Many("Rescheduled"),
+        answers: RouteAnswers::Many("Rescheduled"),
         refuses: &[408, 413, 415, 422],
         needs: Some(Right::Act),
         ..Route::new(
-            Verb::Post,
+            Method::Post,
             "/v1/reschedule",
             "rescheduleMany",
             "Reschedules messages that are named in the body",
@@ -167,11 +167,11 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         takes: Takes::Many("TargetToReplay"),
-        answers: Answers::Many("Replayed"),
+        answers: RouteAnswers::Many("Replayed"),
         refuses: &[408, 413, 415, 422],
         needs: Some(Right::Act),
         ..Route::new(
-            Verb::Post,
+            Method::Post,
             "/v1/replay",
             "replayMany",
             "Replays dead letters that are named in the body",
@@ -179,17 +179,17 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         takes: Takes::Many("TargetToGet"),
-        answers: Answers::Many("Stored"),
+        answers: RouteAnswers::Many("Stored"),
         refuses: &[408, 413, 415, 422],
         needs: Some(Right::Read),
-        ..Route::new(Verb::Post, "/v1/get", "getMany", "Shows messages that are named in the body")
+        ..Route::new(Method::Post, "/v1/get", "getMany", "Shows messages that are named in the body")
     },
     Route {
         query: &["state", "from", "to", "order", "limit", "after", "payload"],
-        answers: Answers::Json("Page", &[200]),
+        answers: RouteAnswers::Json("Page", &[200]),
         refuses: &[422],
         ..Route::new(
-            Verb::Get,
+            Method::Get,
             "/v1/topics/{topic}/messages",
             "listMessages",
             "Lists the messages of a topic in one state, by time",
@@ -197,10 +197,10 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         query: &["topic", "limit", "after", "payload"],
-        answers: Answers::Json("Page", &[200]),
+        answers: RouteAnswers::Json("Page", &[200]),
         refuses: &[422],
         ..Route::new(
-            Verb::Get,
+            Method::Get,
             "/v1/groups/{group}/messages",
             "listGroup",
             "Lists the pending messages of a group, by due time",
@@ -208,11 +208,11 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         query: &["topic"],
-        answers: Answers::Json("GroupCancelled", &[200]),
+        answers: RouteAnswers::Json("GroupCancelled", &[200]),
         refuses: &[422],
         needs: Some(Right::Act),
         ..Route::new(
-            Verb::Post,
+            Method::Post,
             "/v1/groups/{group}/cancel",
             "cancelGroup",
             "Cancels every pending message of a group, or those of one topic",
@@ -221,11 +221,11 @@ pub(crate) static ROUTES: &[Route] = &[
     Route {
         query: &["topic"],
         takes: Takes::Json("Shift"),
-        answers: Answers::Json("GroupShifted", &[200]),
+        answers: RouteAnswers::Json("GroupShifted", &[200]),
         refuses: &[408, 409, 413, 415, 422],
         needs: Some(Right::Act),
         ..Route::new(
-            Verb::Post,
+            Method::Post,
             "/v1/groups/{group}/shift",
             "shiftGroup",
             "Shifts the due times of a group's pending messages, each once under the same token",
@@ -233,11 +233,11 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         query: &["topic", "from", "to", "max"],
-        answers: Answers::Json("Promoted", &[200]),
+        answers: RouteAnswers::Json("Promoted", &[200]),
         refuses: &[422],
         needs: Some(Right::Act),
         ..Route::new(
-            Verb::Post,
+            Method::Post,
             "/v1/groups/{group}/promote",
             "promoteGroup",
             "Makes delayed messages of a group ready now, the earliest due first",
@@ -245,11 +245,11 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         query: &["from", "to", "max"],
-        answers: Answers::Json("Promoted", &[200]),
+        answers: RouteAnswers::Json("Promoted", &[200]),
         refuses: &[422],
         needs: Some(Right::Act),
         ..Route::new(
-            Verb::Post,
+            Method::Post,
             "/v1/topics/{topic}/promote",
             "promoteTopic",
             "Makes delayed messages of a topic ready now, in each shard the earliest due first",
@@ -257,25 +257,25 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         query: &["limit", "after"],
-        answers: Answers::Json("Topics", &[200]),
+        answers: RouteAnswers::Json("Topics", &[200]),
         refuses: &[422],
-        ..Route::new(Verb::Get, "/v1/topics", "listTopics", "Lists the topics with their counts")
+        ..Route::new(Method::Get, "/v1/topics", "listTopics", "Lists the topics with their counts")
     },
     Route {
-        answers: Answers::Json("Topic", &[200]),
+        answers: RouteAnswers::Json("Topic", &[200]),
         refuses: &[422],
-        ..Route::new(Verb::Get, "/v1/topics/{topic}", "getTopic", "Shows a topic's counts, rate and policy")
+        ..Route::new(Method::Get, "/v1/topics/{topic}", "getTopic", "Shows a topic's counts, rate and policy")
     },
     Route {
         refuses: &[404, 409, 422],
-        ..Route::new(Verb::Delete, "/v1/topics/{topic}", "deleteTopic", "Deletes a topic without messages")
+        ..Route::new(Method::Delete, "/v1/topics/{topic}", "deleteTopic", "Deletes a topic without messages")
     },
     Route {
         query: &["from", "to", "width"],
-        answers: Answers::Json("Histogram", &[200]),
+        answers: RouteAnswers::Json("Histogram", &[200]),
         refuses: &[422],
         ..Route::new(
-            Verb::Get,
+            Method::Get,
             "/v1/topics/{topic}/histogram",
             "getHistogram",
             "Counts a topic's pending messages by the interval in which they become due",
@@ -283,10 +283,10 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         query: &["from", "to"],
-        answers: Answers::Json("Horizon", &[200]),
+        answers: RouteAnswers::Json("Horizon", &[200]),
         refuses: &[422],
         ..Route::new(
-            Verb::Get,
+            Method::Get,
             "/v1/topics/{topic}/horizon",
             "getHorizon",
             "Counts a topic's delayed messages from overdue to years ahead, or in up to 62 equal intervals of a range",
@@ -295,7 +295,7 @@ pub(crate) static ROUTES: &[Route] = &[
     Route {
         refuses: &[422],
         ..Route::new(
-            Verb::Post,
+            Method::Post,
             "/v1/topics/{topic}/pause",
             "pauseTopic",
             "Stops a topic from being reserved",
@@ -303,29 +303,29 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         refuses: &[422],
-        ..Route::new(Verb::Post, "/v1/topics/{topic}/resume", "resumeTopic", "Resumes a paused topic")
+        ..Route::new(Method::Post, "/v1/topics/{topic}/resume", "resumeTopic", "Resumes a paused topic")
     },
     Route {
         takes: Takes::Json("Rate"),
         refuses: &[408, 413, 415, 422],
         ..Route::new(
-            Verb::Put,
+            Method::Put,
             "/v1/topics/{topic}/rate",
             "setRate",
             "Limits how many messages of a topic are reserved a second",
         )
     },
     Route {
-        answers: Answers::Json("Policy", &[200]),
+        answers: RouteAnswers::Json("Policy", &[200]),
         refuses: &[422],
-        ..Route::new(Verb::Get, "/v1/topics/{topic}/policy", "getPolicy", "Shows a topic's policy in force")
+        ..Route::new(Method::Get, "/v1/topics/{topic}/policy", "getPolicy", "Shows a topic's policy in force")
     },
     Route {
         takes: Takes::Json("Policy"),
-        answers: Answers::Json("Policy", &[200]),
+        answers: RouteAnswers::Json("Policy", &[200]),
         refuses: &[408, 413, 415, 422],
         ..Route::new(
-            Verb::Put,
+            Method::Put,
             "/v1/topics/{topic}/policy",
             "setPolicy",
             "Sets a topic's policy; settings that are left out return to their defaults",
@@ -333,10 +333,10 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         takes: Takes::Json("Policy"),
-        answers: Answers::Json("Policy", &[200]),
+        answers: RouteAnswers::Json("Policy", &[200]),
         refuses: &[408, 413, 415, 422],
         ..Route::new(
-            Verb::Patch,
+            Method::Patch,
             "/v1/topics/{topic}/policy",
             "changePolicy",
             "Changes settings of a topic's policy; null returns one to its default",
@@ -344,12 +344,12 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         takes: Takes::Json("Reserve"),
-        answers: Answers::Json("Reserved", &[200]),
+        answers: RouteAnswers::Json("Reserved", &[200]),
         refuses: &[408, 413, 415, 422],
         has_deadline: false,
         needs: Some(Right::Consume),
         ..Route::new(
-            Verb::Post,
+            Method::Post,
             "/v1/reserve",
             "reserve",
             "Leases ready messages; waits up to 60 s for the first",
@@ -357,24 +357,29 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         takes: Takes::Many("Settle"),
-        answers: Answers::Many("Settled"),
+        answers: RouteAnswers::Many("Settled"),
         refuses: &[408, 413, 415, 422],
         needs: Some(Right::Consume),
-        ..Route::new(Verb::Post, "/v1/settle", "settle", "Settles leased messages by their receipts")
+        ..Route::new(Method::Post, "/v1/settle", "settle", "Settles leased messages by their receipts")
     },
     Route {
-        answers: Answers::Json("Me", &[200]),
+        answers: RouteAnswers::Json("Me", &[200]),
         needs: None,
-        ..Route::new(Verb::Get, "/v1/me", "getMe", "Shows who sends the request, and the rights of the token")
+        ..Route::new(
+            Method::Get,
+            "/v1/me",
+            "getMe",
+            "Shows who sends the request, and the rights of the token",
+        )
     },
     Route {
         takes: Takes::Json("LogIn"),
-        answers: Answers::Json("Me", &[200]),
+        answers: RouteAnswers::Json("Me", &[200]),
         refuses: &[401, 408, 413, 415, 422],
         is_public: true,
         needs: None,
         ..Route::new(
-            Verb::Post,
+            Method::Post,
             "/v1/session",
             "logIn",
             "Begins a session of the page: answers a cookie for a token, or for the code of a one-time link",
@@ -383,33 +388,33 @@ pub(crate) static ROUTES: &[Route] = &[
     Route {
         is_public: true,
         needs: None,
-        ..Route::new(Verb::Delete, "/v1/session", "logOut", "Ends the session: removes its cookie")
+        ..Route::new(Method::Delete, "/v1/session", "logOut", "Ends the session: removes its cookie")
     },
     Route {
-        answers: Answers::Json("Status", &[200]),
+        answers: RouteAnswers::Json("Status", &[200]),
         ..Route::new(
-            Verb::Get,
+            Method::Get,
             "/v1/status",
             "getStatus",
             "Judges the deployment: each check with its verdict, advice and runbook",
         )
     },
     Route {
-        answers: Answers::Json("Shards", &[200]),
-        ..Route::new(Verb::Get, "/v1/shards", "listShards", "Lists the shards that answer")
+        answers: RouteAnswers::Json("Shards", &[200]),
+        ..Route::new(Method::Get, "/v1/shards", "listShards", "Lists the shards that answer")
     },
     Route {
-        answers: Answers::Json("Timers", &[200]),
+        answers: RouteAnswers::Json("Timers", &[200]),
         ..Route::new(
-            Verb::Get,
+            Method::Get,
             "/v1/timers",
             "listTimers",
             "Lists the timers by etcd, and the owners of the shards by Redis",
         )
     },
     Route {
-        answers: Answers::Json("Document", &[200]),
+        answers: RouteAnswers::Json("Document", &[200]),
         is_public: true,
-        ..Route::new(Verb::Get, "/v1/openapi.json", "getDocument", "Returns this document")
+        ..Route::new(Method::Get, "/v1/openapi.json", "getDocument", "Returns this document")
     },
 ];

@@ -1,6 +1,6 @@
 //! Every cause of trouble in a deployment, each with a verdict, an advice and a page of the documentation.
 
-use super::Check;
+use super::check::Check;
 use super::judgement::Judgement::{self, Bad, Warning};
 
 const DOCS: &str = "https://github.com/delayq/delayq/blob/main/docs/";

@@ -1,7 +1,7 @@
 //! The members of etcd.
 
-use super::Check;
 use super::causes::{ETCD_AWAY, ETCD_FULL, ETCD_MISCONFIGURED, ETCD_WITHOUT_LEADER};
+use super::check::Check;
 use delayq_cluster::EndpointHealth;
 use delayq_service::Fault;
 

@@ -1,11 +1,11 @@
 //! Redis: reachability, memory, persistence and failover of every node.
 
-use super::Check;
 use super::causes::{
     AOF_AS_LOADED, MEMORY_SHORT, MEMORY_UNLIMITED, NO_AOF, NO_MIN_REPLICAS, NO_REPLICA, NOT_SPREAD,
     REDIS_AWAY, REDIS_FULL_OF_CLIENTS, REDIS_UNFIT, SENTINELS_ALONE, SENTINELS_DIFFER, SENTINELS_FEW,
     SENTINELS_SILENT, SENTINELS_UNNAMED,
 };
+use super::check::Check;
 use crate::look::{Look, Servers};
 use crate::phrase::counted;
 use delayq::Error;

@@ -1,7 +1,7 @@
 //! The deployment: answering shards, and clocks.
 
-use super::Check;
 use super::causes::{CLOCK_HELD, CLOCKS_APART, DEPLOYMENT_DIFFERS, KEPT_TWICE, OLDER_DATA, SHARDS_AWAY};
+use super::check::Check;
 use crate::look::{Look, Shard, Shards};
 use crate::phrase::{counted, duration};
 use delayq::admin::Older;

@@ -3,8 +3,9 @@
 use super::causes::{
     ALL_DRAINED, ANOTHER_FLEET, DRAINED, NEVER_OWNED, NO_TIMER, NOBODY_LISTENS, OVERDUE, SHARDS_UNPLANNED,
 };
-use super::limits::verdict;
-use super::{Check, Judgement, Limits};
+use super::check::Check;
+use super::judgement::Judgement;
+use super::limits::{Limits, verdict};
 use crate::look::{Look, Shards};
 use crate::phrase::{counted, drained, duration};
 use delayq_cluster::Overview as Fleet;

@@ -1,9 +1,9 @@
 //! The parts of a look; each fails alone.
 
-use super::{Want, Which, line};
+use super::want::{Want, Which};
 use crate::deployment::{Deployment, of_cluster};
-use delayq::admin::{NodeFacts, Numbers, Overview, Policy, Seen, SentinelReport, ShardLayout};
-use delayq::protocol::{Layout, NodeName, ShardId};
+use delayq::admin::{NodeFacts, Numbers, Overview, Policy, Seen, SentinelReport, ShardLayout, Unseen};
+use delayq::protocol::{Layout, NodeName, ShardId, ShardRanges};
 use delayq::{Admin, Error, Topic, UnixMillis};
 use delayq_cluster::{EndpointHealth, Overview as Fleet};
 use delayq_service::Fault;
@@ -229,4 +229,10 @@ pub(super) async fn etcd(
 ) -> Option<Result<Vec<EndpointHealth>, Fault>> {
     let members = async { Ok(deployment.observer()?.health().await) };
     if want.etcd && deployment.has_etcd() { Some(members.await) } else { None }
+}
+
+/// Names shards without an answer, and the error.
+fn line(Unseen { shards, error, .. }: &Unseen) -> String {
+    let noun = if shards.len() == 1 { "shard" } else { "shards" };
+    format!("{noun} {}: {error}", ShardRanges::from_iter(shards.iter().copied()))
 }

@@ -10,13 +10,13 @@ use tokio::task::AbortHandle;
 pub(super) struct Slots {
     max: usize,
     /// Oldest first.
-    open: Arc<Mutex<Vec<Open>>>,
+    open: Arc<Mutex<Vec<ClientSlot>>>,
     connections: Gauge,
     closed: Counter,
 }
 
 #[derive(Debug)]
-struct Open {
+struct ClientSlot {
     number: u64,
     from: IpAddr,
     task: AbortHandle,
@@ -50,7 +50,7 @@ impl Slots {
             connection.await;
             slots.release(number);
         });
-        open.push(Open { number, from, task: task.abort_handle() });
+        open.push(ClientSlot { number, from, task: task.abort_handle() });
         self.show(&open);
     }
 
@@ -60,18 +60,18 @@ impl Slots {
         self.show(&open);
     }
 
-    fn show(&self, open: &[Open]) {
+    fn show(&self, open: &[ClientSlot]) {
         self.connections.set(i64::try_from(open.len()).unwrap_or(i64::MAX));
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Open>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<ClientSlot>> {
         // A panic under the lock leaves the list unchanged or complete.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The oldest connection of the address with the most; of two such addresses, the earlier.
-fn to_close(open: &[Open]) -> usize {
+fn to_close(open: &[ClientSlot]) -> usize {
     let held = |from: IpAddr| open.iter().filter(|other| other.from == from).count();
     let most = open.iter().map(|open| held(open.from)).max().unwrap_or(0);
     open.iter().position(|open| held(open.from) == most).unwrap_or(0)
@@ -86,7 +86,7 @@ mod tests {
         let task = tokio::spawn(async {}).abort_handle();
         for (open, closed) in [("a", 0), ("abb", 1), ("abab", 0), ("cabbb", 2)] {
             let address = |c: char| IpAddr::from([127, 0, 0, u8::try_from(c).unwrap()]);
-            let open = open.chars().map(|c| Open { number: 0, from: address(c), task: task.clone() });
+            let open = open.chars().map(|c| ClientSlot { number: 0, from: address(c), task: task.clone() });
             assert_eq!(to_close(&open.collect::<Vec<_>>()), closed);
         }
     }

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The last message of a client, shared with the client.
 #[derive(Clone, Debug, Default)]
-pub struct KafkaWords(Arc<Mutex<Option<Said>>>);
+pub struct KafkaWords(Arc<Mutex<Option<Explanation>>>);
 
 #[derive(Clone, Debug)]
-struct Said {
+struct Explanation {
     words: String,
     code: Option<RDKafkaErrorCode>,
 }
@@ -48,7 +48,7 @@ impl KafkaWords {
         *self.said() = None;
     }
 
-    fn said(&self) -> MutexGuard<'_, Option<Said>> {
+    fn said(&self) -> MutexGuard<'_, Option<Explanation>> {
         // Each change is one assignment.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -61,6 +61,6 @@ impl ClientContext for KafkaWords {
         if code == Some(RDKafkaErrorCode::AllBrokersDown) {
             return;
         }
-        *self.said() = Some(Said { words: reason.to_owned(), code });
+        *self.said() = Some(Explanation { words: reason.to_owned(), code });
     }
 }

@@ -1,6 +1,6 @@
 //! What keeps a program from its Redis: one code for a cause, whichever program meets it.
 
-use super::Code;
+use super::code::Code;
 use crate::exit::Exit;
 use delayq::Error;
 

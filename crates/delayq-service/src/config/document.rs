@@ -12,7 +12,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
 #[derive(Clone, Debug)]
-struct Node {
+struct TomlNode {
     path: String,
     key: Range<usize>,
     value: Range<usize>,
@@ -21,7 +21,7 @@ struct Node {
 /// The file, overridden by the environment.
 pub(super) struct Document<'i> {
     tree: Spanned<DeTable<'i>>,
-    nodes: Vec<Node>,
+    nodes: Vec<TomlNode>,
     /// Paths of the removed list elements: later elements have moved up.
     removed_items: Vec<String>,
     text: &'i str,
@@ -118,9 +118,9 @@ impl<'i> Document<'i> {
         Some(behind / 2).filter(|index| *index < self.environment.variables().len())
     }
 
-    fn node_at(&self, span: &Range<usize>) -> Option<&Node> {
+    fn node_at(&self, span: &Range<usize>) -> Option<&TomlNode> {
         let within = |outer: &Range<usize>| outer.start <= span.start && span.end <= outer.end;
-        let tightness = |node: &&Node| {
+        let tightness = |node: &&TomlNode| {
             let length = |range: &Range<usize>| if within(range) { range.len() } else { usize::MAX };
             length(&node.key).min(length(&node.value))
         };
@@ -208,7 +208,7 @@ fn as_written(path: &str, removed_items: &[String]) -> String {
     written
 }
 
-fn index_table(table: &DeTable<'_>, prefix: &str, nodes: &mut Vec<Node>) {
+fn index_table(table: &DeTable<'_>, prefix: &str, nodes: &mut Vec<TomlNode>) {
     for (key, value) in table {
         let path =
             if prefix.is_empty() { key.get_ref().to_string() } else { format!("{prefix}.{}", key.get_ref()) };
@@ -216,8 +216,8 @@ fn index_table(table: &DeTable<'_>, prefix: &str, nodes: &mut Vec<Node>) {
     }
 }
 
-fn index_value(value: &Spanned<DeValue<'_>>, path: &str, key: Range<usize>, nodes: &mut Vec<Node>) {
-    nodes.push(Node { path: path.to_owned(), key, value: value.span() });
+fn index_value(value: &Spanned<DeValue<'_>>, path: &str, key: Range<usize>, nodes: &mut Vec<TomlNode>) {
+    nodes.push(TomlNode { path: path.to_owned(), key, value: value.span() });
     match value.get_ref() {
         DeValue::Table(table) => index_table(table, path, nodes),
         DeValue::Array(items) => {
@@ -236,14 +236,14 @@ fn keep_in_table<'i>(
     *table = std::mem::take(table).into_iter().filter(|(key, value)| keep(key, value)).collect();
 }
 
-fn remove_from_table(table: &mut DeTable<'_>, node: &Node) -> bool {
+fn remove_from_table(table: &mut DeTable<'_>, node: &TomlNode) -> bool {
     let before = table.len();
     keep_in_table(table, |key, value| key.span() != node.key || value.span() != node.value);
     let gone = table.len() < before;
     gone || table.iter_mut().any(|(_, value)| remove_from_value(value.get_mut(), node))
 }
 
-fn remove_from_value(value: &mut DeValue<'_>, node: &Node) -> bool {
+fn remove_from_value(value: &mut DeValue<'_>, node: &TomlNode) -> bool {
     match value {
         DeValue::Table(table) => remove_from_table(table, node),
         DeValue::Array(items) => {

@@ -1,6 +1,6 @@
 //! The effective configuration, written back as TOML.
 
-use super::Section;
+use super::section::Section;
 
 /// Every key with its value, secrets as `***`.
 ///

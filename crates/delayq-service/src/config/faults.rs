@@ -1,6 +1,5 @@
 //! The faults of a configuration: collected during validation and reported all at once.
 
-use super::Section;
 use super::document::Location;
 use super::secret::Secret;
 use crate::codes::{CONFIG_FAULTY, CONFIG_UNREADABLE, Code};
@@ -8,18 +7,18 @@ use crate::fault::Fault;
 use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
 
-/// The faults that [`Section::validate`] finds, each under its key.
+/// The faults that [`Section::validate`](super::Section::validate) finds, each under its key.
 ///
 /// Keys are relative to the validated section; [`section`](Self::section) and [`item`](Self::item) step into an inner
 /// section.
 #[derive(Debug, Default)]
 pub struct Faults {
     prefix: String,
-    found: Vec<Found>,
+    found: Vec<FoundFault>,
 }
 
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundFault {
     /// Full paths; the first is displayed.
     pub(super) keys: Vec<String>,
     pub(super) message: String,
@@ -47,16 +46,6 @@ pub struct ConfigFaults {
 // === impl Faults ===
 
 impl Faults {
-    /// Validates an inner section under its key.
-    pub fn section<S: Section>(&mut self, key: &str, section: &S) {
-        self.within(key, |faults| section.validate(faults));
-    }
-
-    /// Validates a list element; indices start at 0.
-    pub fn item<S: Section>(&mut self, key: &str, index: usize, item: &S) {
-        self.within(&format!("{key}[{index}]"), |faults| item.validate(faults));
-    }
-
     /// Records a fault of one key. The message tells the accepted values.
     pub fn refuse(&mut self, key: &str, message: impl Into<String>) {
         self.contradiction(&[key], message);
@@ -69,7 +58,7 @@ impl Faults {
     pub fn contradiction(&mut self, keys: &[&str], message: impl Into<String>) {
         assert!(!keys.is_empty(), "a fault names at least one key");
         let keys = keys.iter().map(|key| self.full(key)).collect();
-        self.found.push(Found { keys, message: message.into() });
+        self.found.push(FoundFault { keys, message: message.into() });
     }
 
     /// Refuses a value outside an inclusive range.
@@ -98,14 +87,14 @@ impl Faults {
     /// All faults as `KEY: MESSAGE`, for a configuration that was not read from a file.
     #[must_use]
     pub fn into_sentences(self) -> Vec<String> {
-        self.found.into_iter().map(|Found { keys, message }| format!("{}: {message}", keys[0])).collect()
+        self.found.into_iter().map(|FoundFault { keys, message }| format!("{}: {message}", keys[0])).collect()
     }
 
-    pub(super) fn into_found(self) -> Vec<Found> {
+    pub(super) fn into_found(self) -> Vec<FoundFault> {
         self.found
     }
 
-    fn within(&mut self, key: &str, validate: impl FnOnce(&mut Self)) {
+    pub(super) fn within(&mut self, key: &str, validate: impl FnOnce(&mut Self)) {
         let outer = self.prefix.clone();
         self.prefix = self.full(key);
         validate(self);

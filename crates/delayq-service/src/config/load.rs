@@ -1,11 +1,11 @@
 //! Loading: file, environment, types, validation; the faults of all steps are reported together.
 
-use super::Section;
 use super::document::{Document, Location, Misfit};
 use super::environment::Environment;
 use super::faults::{ConfigFault, ConfigFaults, Faults};
 use super::fields::fields_of;
 use super::locations::Locations;
+use super::section::Section;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

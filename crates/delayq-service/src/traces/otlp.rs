@@ -3,7 +3,8 @@
 //! During a call the next spans gather, so calls grow with the collector's latency, up to a bound. The SDK's processor
 //! is not used: it drops without a metric, and cannot take the times, ids and parents that are known here.
 
-use super::{Counts, DROPPED, EXPORTED, FAILED, Own, Span};
+use super::counts::{Counts, DROPPED, EXPORTED, FAILED};
+use super::span::{Own, Span};
 use crate::codes::CONFIG_FAULTY;
 use crate::config::{ExposeSecret, TracesConfig};
 use crate::fault::Fault;

@@ -1,6 +1,6 @@
 //! Bare numbers: milliseconds since the epoch, unless most likely seconds or microseconds.
 
-use super::time;
+use super::print::time;
 use delayq::UnixMillis;
 
 /// 2001-01-01. A smaller number is most likely in seconds: read as milliseconds, every date of this century in seconds

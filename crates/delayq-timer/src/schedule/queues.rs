@@ -1,6 +1,6 @@
 //! The queues of waiting shards, each in serving order, so that no step scans all shards.
 
-use super::Shard;
+use super::shard::Shard;
 use delayq::UnixMillis;
 use delayq::protocol::ShardId;
 use std::collections::BTreeSet;
@@ -19,16 +19,16 @@ pub(super) struct Queues {
 
 /// None while a call is in flight, or while the shard may not be pumped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct QueuePlaces {
     due: Option<(UnixMillis, u64)>,
     poll: Option<u64>,
     heavy: Option<u64>,
     rest: Option<Instant>,
 }
 
-// === impl Place ===
+// === impl QueuePlaces ===
 
-impl Place {
+impl QueuePlaces {
     pub(super) fn of(shard: &Shard) -> Self {
         if shard.out.is_some() || shard.held || shard.doubted {
             return Self::default();
@@ -47,7 +47,7 @@ impl Place {
 // === impl Queues ===
 
 impl Queues {
-    pub(super) fn replace(&mut self, id: ShardId, before: &Place, now: &Place) {
+    pub(super) fn replace(&mut self, id: ShardId, before: &QueuePlaces, now: &QueuePlaces) {
         requeue(&mut self.due, id, before.due, now.due);
         requeue(&mut self.polls, id, before.poll, now.poll);
         requeue(&mut self.heavy, id, before.heavy, now.heavy);

@@ -23,7 +23,7 @@ pub(crate) struct Round {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Next {
+pub(crate) struct NextRounds {
     /// The earliest due time of a shard that could be pumped, by Redis's clock.
     pub(crate) due: Option<UnixMillis>,
     /// No light call goes out before this moment of the local clock.

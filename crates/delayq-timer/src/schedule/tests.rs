@@ -29,7 +29,7 @@ fn rounds(schedule: &mut Schedule, at: Instant, redis: u64) -> Vec<Round> {
     schedule.rounds(at, |_, due| due <= ms(redis))
 }
 
-fn upcoming(schedule: &Schedule, at: Instant) -> Next {
+fn upcoming(schedule: &Schedule, at: Instant) -> NextRounds {
     schedule.next(at).next().expect("there is a node").1
 }
 
@@ -237,7 +237,7 @@ fn a_stopped_or_dropped_shard_is_not_pumped() {
     schedule.hold(shard(0), true);
     schedule.drop(shard(1));
     assert_eq!(rounds(&mut schedule, now, 100), []);
-    assert_eq!(upcoming(&schedule, now), Next { due: None, not_before: None, anyway: None });
+    assert_eq!(upcoming(&schedule, now), NextRounds { due: None, not_before: None, anyway: None });
     schedule.doubt(shard(0), true);
     schedule.hold(shard(0), false);
     assert_eq!(rounds(&mut schedule, now, 100), [], "it is still in doubt");

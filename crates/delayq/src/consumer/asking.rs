@@ -13,16 +13,16 @@ use tokio::time::Instant;
 const FULL_CALL: usize = 16;
 
 #[derive(Debug, Default)]
-pub(super) struct Asking {
+pub(super) struct ShardsToAsk {
     turn: VecDeque<ShardId>,
     /// The shards in turn; true if a shard is known to have more.
     waiting: HashMap<ShardId, bool>,
     later: BTreeMap<Instant, Vec<ShardId>>,
 }
 
-// === impl Asking ===
+// === impl ShardsToAsk ===
 
-impl Asking {
+impl ShardsToAsk {
     pub(super) fn ask(&mut self, shard: ShardId) {
         self.add(shard, false);
     }
@@ -73,13 +73,13 @@ impl Asking {
 mod tests {
     use super::*;
 
-    fn shards(asking: &mut Asking, now: Instant, free: usize) -> Vec<(u16, usize)> {
+    fn shards(asking: &mut ShardsToAsk, now: Instant, free: usize) -> Vec<(u16, usize)> {
         asking.take(now, free).into_iter().map(|(shard, most)| (shard.get(), most)).collect()
     }
 
     #[test]
     fn what_is_free_is_shared_among_those_that_may_have_something() {
-        let (mut asking, now) = (Asking::default(), Instant::from_std(std::time::Instant::now()));
+        let (mut asking, now) = (ShardsToAsk::default(), Instant::from_std(std::time::Instant::now()));
         assert_eq!(asking.next(now), None);
         [3, 1, 2, 1].into_iter().for_each(|shard| asking.ask(ShardId::new(shard)));
         assert_eq!(shards(&mut asking, now, 8), [(3, 3), (1, 3), (2, 2)]);
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn more_shards_than_messages_take_turns() {
-        let (mut asking, now) = (Asking::default(), Instant::from_std(std::time::Instant::now()));
+        let (mut asking, now) = (ShardsToAsk::default(), Instant::from_std(std::time::Instant::now()));
         (0..3).for_each(|shard| asking.ask(ShardId::new(shard)));
         assert_eq!(shards(&mut asking, now, 2), [(0, 1), (1, 1)]);
         asking.ask(ShardId::new(0));
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_shard_that_has_more_is_asked_for_several_and_the_rest_keep_their_turn() {
-        let (mut asking, now) = (Asking::default(), Instant::from_std(std::time::Instant::now()));
+        let (mut asking, now) = (ShardsToAsk::default(), Instant::from_std(std::time::Instant::now()));
         (0..4).for_each(|shard| asking.ask_for_more(ShardId::new(shard)));
         assert_eq!(shards(&mut asking, now, 24), [(0, 16), (1, 8)]);
         asking.ask(ShardId::new(2));
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn what_is_held_back_is_asked_for_when_it_may_go() {
-        let (mut asking, now) = (Asking::default(), Instant::from_std(std::time::Instant::now()));
+        let (mut asking, now) = (ShardsToAsk::default(), Instant::from_std(std::time::Instant::now()));
         let wait = Duration::from_millis(20);
         asking.ask_later(ShardId::new(5), now, wait);
         assert_eq!(asking.next(now), Some(now + wait));

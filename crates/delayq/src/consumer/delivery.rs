@@ -3,7 +3,7 @@
 use super::leases::Leases;
 use super::received::Received;
 use super::settlement::Settle;
-use super::settling::{Answered, Settler};
+use super::settling::{AnswerReceiver, Settler};
 use crate::error::Error;
 use delayq_core::verbs::reserve::Receipt;
 use delayq_core::verbs::settle::{Release, Settled};
@@ -126,19 +126,19 @@ impl Held {
         Self { receipt: Some(receipt), lost, leases, settler, dropped: Dropped::GivenBack }
     }
 
-    pub(crate) fn ack(self) -> Answered {
+    pub(crate) fn ack(self) -> AnswerReceiver {
         self.settle(Settle::Ack)
     }
 
-    pub(crate) fn release(self, delay: Option<Duration>, reason: &str) -> Answered {
+    pub(crate) fn release(self, delay: Option<Duration>, reason: &str) -> AnswerReceiver {
         self.settle(|receipt| released(receipt, delay, reason))
     }
 
-    pub(crate) fn bury(self, reason: &str) -> Answered {
+    pub(crate) fn bury(self, reason: &str) -> AnswerReceiver {
         self.settle(|receipt| Settle::Bury(receipt, reason.to_owned()))
     }
 
-    fn settle(mut self, how: impl FnOnce(Receipt) -> Settle) -> Answered {
+    fn settle(mut self, how: impl FnOnce(Receipt) -> Settle) -> AnswerReceiver {
         let receipt = self.take();
         self.settler.settle(how(receipt))
     }
@@ -162,7 +162,7 @@ impl Drop for Held {
     }
 }
 
-pub(crate) async fn answer(answered: Answered) -> Result<Settled, Error> {
+pub(crate) async fn answer(answered: AnswerReceiver) -> Result<Settled, Error> {
     answered.await.unwrap_or(Err(Error::Closed))
 }
 

@@ -1,7 +1,7 @@
 //! Reserves as many messages as may be handed out, from the shards that may have messages. Each round trip is to one
 //! node, so that reserved messages do not wait for the answer of another node.
 
-use super::asking::Asking;
+use super::asking::ShardsToAsk;
 use super::delivery::{Delivery, Held};
 use super::leases::{Leases, Origin};
 use super::looking::Looking;
@@ -60,11 +60,11 @@ pub(super) struct Fetcher {
     pub(super) handed: mpsc::UnboundedSender<Delivery>,
 }
 
-struct Watch {
+struct Fetching {
     growth: Growth,
     shards: Vec<ShardId>,
     listener: Listener,
-    asking: Asking,
+    asking: ShardsToAsk,
     looking: Looking,
     rounds: Rounds,
     /// Maximum messages that the rounds in flight may bring.
@@ -74,7 +74,7 @@ struct Watch {
 }
 
 /// One round trip: the node, the asked shards with the number of messages for each, and the answers.
-struct Round {
+struct RoundTrip {
     node: String,
     sent: Instant,
     asked: Vec<(ShardId, usize)>,
@@ -118,9 +118,9 @@ impl Fetcher {
         // On a separate connection, so that a reserve does not wait behind the answers to settlements.
         let holder = Holder::new(self.client.apart());
         let listener = holder.listen_as_worker(shards.clone(), &self.options.topics);
-        let (asking, looking, rounds) = (Asking::default(), Looking::new(now()), Rounds::default());
+        let (asking, looking, rounds) = (ShardsToAsk::default(), Looking::new(now()), Rounds::default());
         let mut watch =
-            Watch { growth, shards, listener, asking, looking, rounds, out: 0, is_refused: false };
+            Fetching { growth, shards, listener, asking, looking, rounds, out: 0, is_refused: false };
         let places = holder.places();
         // The nodes of a cluster have separate limits.
         let most = if places.is_one() { ROUNDS } else { usize::MAX };
@@ -157,11 +157,11 @@ impl Fetcher {
 
     async fn wait(
         &self,
-        watch: &mut Watch,
-        rounds: &mut FuturesUnordered<impl Future<Output = Round>>,
+        watch: &mut Fetching,
+        rounds: &mut FuturesUnordered<impl Future<Output = RoundTrip>>,
         may_ask: bool,
         stopping: &CancellationToken,
-    ) -> Option<Round> {
+    ) -> Option<RoundTrip> {
         let look = watch.looking.next();
         let next = watch.asking.next(now()).filter(|_| may_ask).map_or(look, |at| at.min(look));
         tokio::select! {
@@ -176,18 +176,18 @@ impl Fetcher {
         None
     }
 
-    fn free(&self, watch: &Watch) -> usize {
+    fn free(&self, watch: &Fetching) -> usize {
         self.leases.free().saturating_sub(watch.out)
     }
 
     /// Always true if no round in flight may bring a message, otherwise if the new round may bring several
     /// messages. Places that become free meanwhile are gathered for the next round.
-    fn may_ask(&self, watch: &Watch) -> bool {
+    fn may_ask(&self, watch: &Fetching) -> bool {
         let least = if watch.out == 0 { 1 } else { self.leases.most().div_ceil(PART_OF_ALL) };
         self.free(watch) >= least
     }
 
-    async fn fetch(&self, holder: &Holder, node: String, asked: Vec<(ShardId, usize)>) -> Round {
+    async fn fetch(&self, holder: &Holder, node: String, asked: Vec<(ShardId, usize)>) -> RoundTrip {
         // All answers together must arrive within the deadline of a call.
         let max_bytes = (delayq_core::limits::MAX_BYTES_A_CALL / asked.len().max(1)).max(LEAST_BYTES);
         let request = |most: usize| ReserveRequest {
@@ -204,10 +204,10 @@ impl Fetcher {
                 holder.reserve(&requests).await.into_iter().map(|report| report.map(Some)).collect()
             }
         };
-        Round { node, sent, asked, reports }
+        RoundTrip { node, sent, asked, reports }
     }
 
-    fn take(&self, round: Round, watch: &mut Watch) {
+    fn take(&self, round: RoundTrip, watch: &mut Fetching) {
         let is_silence = |report: &Result<_, Error>| report.as_ref().is_err_and(Error::is_silence);
         let is_silent = round.reports.iter().all(is_silence);
         for shard in watch.rounds.end(&round.node, is_silent) {
@@ -262,9 +262,9 @@ impl Fetcher {
     }
 }
 
-// === impl Watch ===
+// === impl Fetching ===
 
-impl Watch {
+impl Fetching {
     fn look_around(&mut self, topics: &[Topic]) {
         if let Some(shards) = self.growth.try_next() {
             self.grow(shards);

@@ -8,7 +8,7 @@
 //! Acks that could not reach Redis go to the queue of other settlements, and are repeated there.
 
 use super::leases::Leases;
-use super::settlement::{Open, Settle};
+use super::settlement::{OpenSettlement, Settle};
 use crate::holder::Holder;
 use delayq_core::shard::ShardId;
 use delayq_core::verbs::reserve::Receipt;
@@ -36,8 +36,8 @@ pub(super) struct Later(mpsc::UnboundedSender<Given>);
 struct Acking {
     holder: Holder,
     leases: Arc<Leases>,
-    again: mpsc::UnboundedSender<[Open; 1]>,
-    waiting: Waiting,
+    again: mpsc::UnboundedSender<[OpenSettlement; 1]>,
+    waiting: WaitingReceipts,
     given: mpsc::UnboundedReceiver<Given>,
 }
 
@@ -45,7 +45,7 @@ type Given = (Instant, Receipt);
 
 /// Waiting receipts by shard, with the arrival time of the first.
 #[derive(Debug, Default)]
-struct Waiting(BTreeMap<ShardId, (Instant, Vec<Receipt>)>);
+struct WaitingReceipts(BTreeMap<ShardId, (Instant, Vec<Receipt>)>);
 
 // === impl Later ===
 
@@ -54,11 +54,11 @@ impl Later {
     pub(super) fn start(
         holder: Holder,
         leases: Arc<Leases>,
-        again: mpsc::UnboundedSender<[Open; 1]>,
+        again: mpsc::UnboundedSender<[OpenSettlement; 1]>,
         tasks: &TaskTracker,
     ) -> Self {
         let (give, given) = mpsc::unbounded_channel();
-        tasks.spawn(Acking { holder, leases, again, waiting: Waiting::default(), given }.run());
+        tasks.spawn(Acking { holder, leases, again, waiting: WaitingReceipts::default(), given }.run());
         Self(give)
     }
 
@@ -79,7 +79,7 @@ impl Acking {
         while !self.waiting.0.is_empty() && self.ack(now() + LINGER).await {}
         for (_, receipts) in std::mem::take(&mut self.waiting.0).into_values() {
             for receipt in receipts {
-                self.tell_again(Open::unattended(Settle::Ack(receipt)));
+                self.tell_again(OpenSettlement::unattended(Settle::Ack(receipt)));
             }
         }
     }
@@ -116,22 +116,22 @@ impl Acking {
                 Ok(_) => self.leases.end(&receipt),
                 Err(error) => {
                     told = false;
-                    self.tell_again(Open::unattended(Settle::Ack(receipt)).after(&error));
+                    self.tell_again(OpenSettlement::unattended(Settle::Ack(receipt)).after(&error));
                 }
             }
         }
         told
     }
 
-    fn tell_again(&self, open: Open) {
+    fn tell_again(&self, open: OpenSettlement) {
         // The task that reads the queue ends after this task.
         let _ = self.again.send([open]);
     }
 }
 
-// === impl Waiting ===
+// === impl WaitingReceipts ===
 
-impl Waiting {
+impl WaitingReceipts {
     fn add(&mut self, (since, receipt): Given) {
         let (_, receipts) = self.0.entry(receipt.shard).or_insert_with(|| (since, Vec::new()));
         receipts.push(receipt);
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn receipts_wait_for_others_of_their_shard_and_few_shards_go_together() {
         let start = now();
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingReceipts::default();
         assert_eq!(waiting.oldest(), None);
         for shard in 0..6 {
             waiting.add((start + u32::from(shard) * Duration::from_millis(1), receipt(shard, 0)));
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn who_has_just_come_waits_on_when_others_go() {
         let start = now();
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingReceipts::default();
         waiting.add((start, receipt(1, 0)));
         waiting.add((start + Duration::from_millis(1), receipt(2, 0)));
         assert_eq!(shards(&waiting.take(start + GATHER)), [1]);
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn few_receipts_go_together_and_the_rest_has_waited_as_long() {
         let start = now();
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingReceipts::default();
         (0..=MOST_RECEIPTS).for_each(|_| waiting.add((start, receipt(7, 0))));
         waiting.add((start + Duration::from_millis(1), receipt(8, 0)));
         assert_eq!(shards(&waiting.take(start + LINGER)), [7; MOST_RECEIPTS]);
@@ -225,7 +225,7 @@ mod tests {
     fn of_many_that_wait_a_part_goes_but_of_a_shard_no_more_than_a_call_takes() {
         const MOST: usize = delayq_core::limits::MAX_IDS_A_CALL;
         let start = now();
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingReceipts::default();
         (0..PART_OF_ALL * 100).for_each(|_| waiting.add((start, receipt(7, 0))));
         assert_eq!(shards(&waiting.take(start + GATHER)), [7; 100]);
         (0..PART_OF_ALL * MOST).for_each(|_| waiting.add((start, receipt(7, 0))));

@@ -9,11 +9,11 @@ pub(super) const ROUNDS: usize = 4;
 
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
-    nodes: BTreeMap<String, Node>,
+    nodes: BTreeMap<String, NodeState>,
 }
 
 #[derive(Debug, Default)]
-struct Node {
+struct NodeState {
     under_way: usize,
     is_silent: bool,
     waiting: BTreeSet<ShardId>,

@@ -17,7 +17,7 @@ pub(super) enum Settle {
 }
 
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenSettlement {
     pub(super) settle: Settle,
     /// The waiting caller. The message is settled even if the caller is gone.
     pub(super) answer: Option<oneshot::Sender<Result<Settled, Error>>>,
@@ -44,9 +44,9 @@ impl Settle {
     }
 }
 
-// === impl Open ===
+// === impl OpenSettlement ===
 
-impl Open {
+impl OpenSettlement {
     pub(super) fn unattended(settle: Settle) -> Self {
         Self { settle, answer: None, is_lost: false }
     }
@@ -67,7 +67,7 @@ impl Open {
     }
 }
 
-impl Gathered for Open {
+impl Gathered for OpenSettlement {
     type Key = ShardId;
 
     fn key(&self) -> ShardId {

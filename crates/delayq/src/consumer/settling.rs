@@ -3,7 +3,7 @@
 
 use super::later::Later;
 use super::leases::Leases;
-use super::settlement::{Open, Settle};
+use super::settlement::{OpenSettlement, Settle};
 use crate::calls::{Calls, MAX_IDS_A_PIPELINE};
 use crate::error::Error;
 use crate::gather::Gathering;
@@ -25,12 +25,12 @@ const IN_FLIGHT: usize = 2;
 const REST: Duration = Duration::from_millis(200);
 
 /// The answer to a settlement; without an answer, the settling task ended with the runtime.
-pub(crate) type Answered = oneshot::Receiver<Result<Settled, Error>>;
+pub(crate) type AnswerReceiver = oneshot::Receiver<Result<Settled, Error>>;
 
 #[derive(Clone, Debug)]
 pub(super) struct Settler {
     /// Bounded by the leases: each lease is settled once.
-    queue: mpsc::UnboundedSender<[Open; 1]>,
+    queue: mpsc::UnboundedSender<[OpenSettlement; 1]>,
     later: Later,
     leases: Arc<Leases>,
 }
@@ -43,7 +43,7 @@ struct Settling {
 }
 
 #[derive(Debug)]
-enum Verdict {
+enum Attempted {
     Answer(Result<Settled, Error>),
     Again(Error),
 }
@@ -63,9 +63,9 @@ impl Settler {
     }
 
     /// The settlement is handed over before any await, so the receiver may be dropped at any time.
-    pub(super) fn settle(&self, settle: Settle) -> Answered {
+    pub(super) fn settle(&self, settle: Settle) -> AnswerReceiver {
         let (answer, answered) = oneshot::channel();
-        self.hand_over(Open { answer: Some(answer), ..Open::unattended(settle) });
+        self.hand_over(OpenSettlement { answer: Some(answer), ..OpenSettlement::unattended(settle) });
         answered
     }
 
@@ -74,11 +74,11 @@ impl Settler {
     }
 
     pub(super) fn settle_later(&self, settle: Settle) {
-        self.hand_over(Open::unattended(settle));
+        self.hand_over(OpenSettlement::unattended(settle));
     }
 
     /// If the task ended with the runtime, the lease runs out.
-    fn hand_over(&self, open: Open) {
+    fn hand_over(&self, open: OpenSettlement) {
         if let Err(mpsc::error::SendError([open])) = self.queue.send([open]) {
             self.leases.end(open.settle.receipt());
         }
@@ -89,14 +89,14 @@ impl Settler {
 
 impl Settling {
     /// Repeats rest in a separate task first, so that nothing waits for a repeat.
-    async fn begin(&self, open: Vec<Open>) {
+    async fn begin(&self, open: Vec<OpenSettlement>) {
         let left = self.try_once(open).await;
         if !left.is_empty() {
             self.tasks.spawn(self.clone().go_on(left));
         }
     }
 
-    async fn go_on(self, mut left: Vec<Open>) {
+    async fn go_on(self, mut left: Vec<OpenSettlement>) {
         while !left.is_empty() {
             sleep(REST).await;
             left = self.try_once(left).await;
@@ -104,7 +104,7 @@ impl Settling {
     }
 
     /// Passes answers to waiting callers; returns the settlements to repeat.
-    async fn try_once(&self, open: Vec<Open>) -> Vec<Open> {
+    async fn try_once(&self, open: Vec<OpenSettlement>) -> Vec<OpenSettlement> {
         let answers = {
             let settlements: Vec<_> = open.iter().map(|open| open.settle.as_call()).collect();
             settle_all(&self.calls, &settlements).await
@@ -113,11 +113,11 @@ impl Settling {
         for (open, answer) in open.into_iter().zip(answers) {
             let receipt = open.settle.receipt();
             match verdict(&open.settle, open.is_lost, self.leases.lasts(receipt), answer) {
-                Verdict::Answer(answer) => {
+                Attempted::Answer(answer) => {
                     self.leases.end(receipt);
                     open.tell(answer);
                 }
-                Verdict::Again(error) => {
+                Attempted::Again(error) => {
                     self.leases.unsettled(receipt);
                     left.push(open.after(&error));
                 }
@@ -128,9 +128,9 @@ impl Settling {
 }
 
 /// `is_lost`: the answer to an earlier attempt is missing; `lasts`: the lease lasts.
-fn verdict(settle: &Settle, is_lost: bool, lasts: bool, answer: Result<Settled, Error>) -> Verdict {
-    Verdict::Answer(match answer {
-        Err(error) if lasts && error.advice() == Advice::Retry => return Verdict::Again(error),
+fn verdict(settle: &Settle, is_lost: bool, lasts: bool, answer: Result<Settled, Error>) -> Attempted {
+    Attempted::Answer(match answer {
+        Err(error) if lasts && error.advice() == Advice::Retry => return Attempted::Again(error),
         Err(error) if is_lost => Err(error.into_unknown()),
         // A lease that has not run out can only have been ended by the attempt with the missing answer.
         Ok(Settled::LeaseLost) if is_lost => match settle {
@@ -161,9 +161,9 @@ mod tests {
 
     fn said(settle: &Settle, is_lost: bool, lasts: bool, answer: Result<Settled, Error>) -> String {
         match verdict(settle, is_lost, lasts, answer) {
-            Verdict::Again(_) => "again".to_owned(),
-            Verdict::Answer(Ok(settled)) => format!("{settled:?}"),
-            Verdict::Answer(Err(error)) => format!("{:?}", error.fate()),
+            Attempted::Again(_) => "again".to_owned(),
+            Attempted::Answer(Ok(settled)) => format!("{settled:?}"),
+            Attempted::Answer(Err(error)) => format!("{:?}", error.fate()),
         }
     }
 

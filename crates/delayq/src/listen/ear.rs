@@ -39,7 +39,7 @@ pub enum Notification {
 }
 
 #[derive(Debug)]
-pub(super) enum Change {
+pub(super) enum FollowedChange {
     Add(Vec<ShardId>),
     Remove(Vec<ShardId>),
 }
@@ -50,7 +50,7 @@ pub(super) struct Ear {
     keys: Keys,
     followed: Followed,
     shards: BTreeSet<ShardId>,
-    changes: mpsc::UnboundedReceiver<Change>,
+    changes: mpsc::UnboundedReceiver<FollowedChange>,
     notify: mpsc::UnboundedSender<Notification>,
     /// Changes when this Redis no longer takes writes, or no longer answers.
     doubts: watch::Receiver<Instant>,
@@ -75,7 +75,7 @@ impl Ear {
     pub(super) fn new(
         (link, keys, followed): (Arc<Link>, Keys, Followed),
         shards: impl IntoIterator<Item = ShardId>,
-        (changes, notify): (mpsc::UnboundedReceiver<Change>, mpsc::UnboundedSender<Notification>),
+        (changes, notify): (mpsc::UnboundedReceiver<FollowedChange>, mpsc::UnboundedSender<Notification>),
         in_cluster: bool,
     ) -> Self {
         let (doubts, kept) = (link.doubts(), in_cluster.then(Kept::default));
@@ -166,15 +166,19 @@ impl Ear {
         }
     }
 
-    async fn change(&mut self, connection: &MultiplexedConnection, change: Change) -> Result<(), Error> {
+    async fn change(
+        &mut self,
+        connection: &MultiplexedConnection,
+        change: FollowedChange,
+    ) -> Result<(), Error> {
         self.follow(&change);
         self.keep(self.shards.iter().copied());
         match change {
-            Change::Add(shards) => {
+            FollowedChange::Add(shards) => {
                 self.subscribe(connection, &shards).await?;
                 let _ = self.notify.send(Notification::Resync);
             }
-            Change::Remove(shards) => {
+            FollowedChange::Remove(shards) => {
                 for (_, answer) in self.send(connection, "SUNSUBSCRIBE", &shards).await {
                     match answer {
                         // The node that gave a shard away has itself ended the subscriptions of the shard.
@@ -187,10 +191,10 @@ impl Ear {
         Ok(())
     }
 
-    fn follow(&mut self, change: &Change) {
+    fn follow(&mut self, change: &FollowedChange) {
         match change {
-            Change::Add(shards) => self.shards.extend(shards),
-            Change::Remove(shards) => {
+            FollowedChange::Add(shards) => self.shards.extend(shards),
+            FollowedChange::Remove(shards) => {
                 self.shards.retain(|shard| !shards.contains(shard));
                 self.elsewhere.retain(|shard| !shards.contains(shard));
             }

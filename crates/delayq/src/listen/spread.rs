@@ -1,6 +1,6 @@
 //! Listening to several nodes: one ear at each node, for the shards at that node.
 
-use super::ear::{Change, Ear, Notification};
+use super::ear::{Ear, FollowedChange, Notification};
 use super::followed::Followed;
 use crate::calls::Calls;
 use crate::link::Link;
@@ -20,7 +20,7 @@ pub(super) struct Spread {
     calls: Calls,
     followed: Followed,
     shards: BTreeSet<ShardId>,
-    changes: mpsc::UnboundedReceiver<Change>,
+    changes: mpsc::UnboundedReceiver<FollowedChange>,
     notify: mpsc::UnboundedSender<Notification>,
     ears: BTreeMap<String, Placed>,
     places: Places,
@@ -28,7 +28,7 @@ pub(super) struct Spread {
 
 struct Placed {
     shards: BTreeSet<ShardId>,
-    changes: mpsc::UnboundedSender<Change>,
+    changes: mpsc::UnboundedSender<FollowedChange>,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -39,7 +39,7 @@ impl Spread {
         calls: Calls,
         followed: Followed,
         shards: Vec<ShardId>,
-        changes: mpsc::UnboundedReceiver<Change>,
+        changes: mpsc::UnboundedReceiver<FollowedChange>,
         notify: mpsc::UnboundedSender<Notification>,
     ) -> Self {
         let places = Places::of(&calls);
@@ -68,17 +68,17 @@ impl Spread {
     }
 
     /// Subscribes again to added shards that are followed already, so that a resync follows.
-    fn change(&mut self, change: Change) {
+    fn change(&mut self, change: FollowedChange) {
         match change {
-            Change::Add(shards) => {
+            FollowedChange::Add(shards) => {
                 for ear in self.ears.values() {
                     let here: Vec<ShardId> =
                         shards.iter().copied().filter(|shard| ear.shards.contains(shard)).collect();
-                    ear.tell(Change::Add, here);
+                    ear.tell(FollowedChange::Add, here);
                 }
                 self.shards.extend(shards);
             }
-            Change::Remove(shards) => self.shards.retain(|shard| !shards.contains(shard)),
+            FollowedChange::Remove(shards) => self.shards.retain(|shard| !shards.contains(shard)),
         }
     }
 
@@ -98,8 +98,8 @@ impl Spread {
         self.ears.retain(|node, ear| match wanted.remove(node) {
             None => false,
             Some((_, shards)) => {
-                ear.tell(Change::Remove, ear.shards.difference(&shards).copied().collect());
-                ear.tell(Change::Add, shards.difference(&ear.shards).copied().collect());
+                ear.tell(FollowedChange::Remove, ear.shards.difference(&shards).copied().collect());
+                ear.tell(FollowedChange::Add, shards.difference(&ear.shards).copied().collect());
                 ear.shards = shards;
                 true
             }
@@ -119,7 +119,7 @@ impl Spread {
 // === impl Placed ===
 
 impl Placed {
-    fn tell(&self, change: impl FnOnce(Vec<ShardId>) -> Change, shards: Vec<ShardId>) {
+    fn tell(&self, change: impl FnOnce(Vec<ShardId>) -> FollowedChange, shards: Vec<ShardId>) {
         if !shards.is_empty() {
             let _ = self.changes.send(change(shards));
         }

@@ -46,7 +46,7 @@ fn said(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a text")
 }
 
-fn settle(held: Held, failure: &Failure) -> crate::consumer::Answered {
+fn settle(held: Held, failure: &Failure) -> crate::consumer::AnswerReceiver {
     match failure.then {
         Then::Retry(delay) => held.release(delay, &failure.reason),
         Then::Bury => held.bury(&failure.reason),

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Buffer size for reading and writing lines.
 const PIECE_BYTES: usize = 1 << 18;
 
-pub(super) struct Target {
+pub(super) struct BackupTarget {
     path: PathBuf,
     out: Out,
 }
@@ -27,9 +27,9 @@ enum Out {
     Stdout(BufWriter<std::io::Stdout>),
 }
 
-// === impl Target ===
+// === impl BackupTarget ===
 
-impl Target {
+impl BackupTarget {
     /// `overwrite` replaces an existing file.
     pub(super) fn create(path: &Path, overwrite: bool) -> Result<Self, Fault> {
         if path.as_os_str() == "-" {

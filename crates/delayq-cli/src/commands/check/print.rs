@@ -9,7 +9,7 @@ use delayq_look::{Check, Limits, Look, Pair, Topics};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-type State = (&'static str, fn(&Numbers) -> u64);
+type StateCount = (&'static str, fn(&Numbers) -> u64);
 
 /// Checks that the line names after Redis if nothing is wrong.
 const HEADLINE: [&str; 5] = ["timers", "overdue", "ready age", "ready messages", "dead letters"];
@@ -140,7 +140,7 @@ pub(super) fn prometheus(status: Status, look: Option<&Look>, checks: &[Check]) 
         _ => &none,
     };
     let now = look.map_or(UnixMillis::new(0), Look::now);
-    let states: [State; 4] = [
+    let states: [StateCount; 4] = [
         ("delayed", |numbers| numbers.delayed),
         ("ready", |numbers| numbers.ready),
         ("leased", |numbers| numbers.leased),

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 /// Time for which ready messages are watched: a forwarder or worker reserves within this time.
 const WATCHED: Duration = Duration::from_secs(1);
 
-struct Waiting {
+struct WaitingTopic {
     topic: Topic,
     numbers: Numbers,
     idle: bool,
@@ -74,14 +74,14 @@ async fn shared(admin: &Admin, topics: &Topics, settings: &Settings) -> Vec<Chec
 }
 
 /// Topics with ready messages are counted again a moment later.
-async fn waiting(admin: &Admin, topics: &Topics) -> Result<Vec<Waiting>, Error> {
+async fn waiting(admin: &Admin, topics: &Topics) -> Result<Vec<WaitingTopic>, Error> {
     let with_messages = topics.numbers.iter().filter(|(_, numbers)| numbers.pending() > 0);
-    let of = |(topic, numbers): (&Topic, &Numbers)| Waiting {
+    let of = |(topic, numbers): (&Topic, &Numbers)| WaitingTopic {
         topic: topic.clone(),
         idle: may_be_idle(numbers),
         numbers: numbers.clone(),
     };
-    let mut all: Vec<Waiting> = with_messages.map(of).collect();
+    let mut all: Vec<WaitingTopic> = with_messages.map(of).collect();
     if all.iter().any(|waiting| waiting.idle) {
         sleep(WATCHED).await;
     }
@@ -102,9 +102,9 @@ fn settled(numbers: &Numbers) -> [u64; 2] {
     [numbers.delivered, numbers.dead]
 }
 
-// === impl Waiting ===
+// === impl WaitingTopic ===
 
-impl Waiting {
+impl WaitingTopic {
     fn check(&self, settings: &Settings) -> Option<Check> {
         let Self { topic, numbers, idle } = self;
         let (pending, ready) = (numbers.pending(), numbers.ready);

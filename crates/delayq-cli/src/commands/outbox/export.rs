@@ -17,14 +17,14 @@ const PAGE: usize = 100;
 pub(super) struct Export {
     /// Only rejected rows, or only resting ones
     #[arg(long, value_enum)]
-    state: Option<Which>,
+    state: Option<RowState>,
     /// Only this topic; may be repeated
     #[arg(long = "topic", short = 't', value_name = "TOPIC")]
     topics: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Which {
+enum RowState {
     /// Set aside for good
     Rejected,
     /// Tried again by themselves
@@ -36,13 +36,13 @@ enum Which {
 impl Export {
     pub(super) async fn run(&self, keeper: &mut OutboxKeeper) -> Result<(), Fault> {
         let (mut lines, mut unreadable) = (0, 0);
-        for which in [Which::Rejected, Which::Resting] {
+        for which in [RowState::Rejected, RowState::Resting] {
             if self.state.is_some_and(|state| state != which) {
                 continue;
             }
             let mut after = 0;
             loop {
-                let found = keeper.aside(which == Which::Resting, after, PAGE).await?;
+                let found = keeper.aside(which == RowState::Resting, after, PAGE).await?;
                 let Some(last) = found.last() else { break };
                 after = last.number;
                 for AsideRow { number, reason, row, .. } in found.iter().filter(|found| self.is_of(found)) {

@@ -1,5 +1,6 @@
 //! Many messages from NDJSON: bounded in flight, bad lines named, a summary at the end. For `put --from` and `restore`.
 
+use super::sentence::sentence;
 use crate::deployment::Context;
 use crate::failure::{self, INTERRUPTED, LINES_REFUSED, of_core};
 use crate::output::{complain, counted};
@@ -33,10 +34,10 @@ pub(crate) struct Many {
 /// # Contract
 /// Lines come in order, each once, without line ends, and never empty.
 pub(crate) trait Lines {
-    async fn line(&mut self, line: &[u8]) -> Result<Line, LineFault>;
+    async fn line(&mut self, line: &[u8]) -> Result<InputLine, LineFault>;
 }
 
-pub(crate) enum Line {
+pub(crate) enum InputLine {
     Put(Box<Message>),
     /// A record of a backup that is not a message; already carried out.
     Record,
@@ -65,7 +66,7 @@ struct Summary {
     stopped_at_line: Option<u64>,
 }
 
-struct Run<'c, L> {
+struct ManyRun<'c, L> {
     many: &'c Many,
     lines: &'c mut L,
     name: String,
@@ -75,7 +76,7 @@ struct Run<'c, L> {
     stop: Option<Fault>,
 }
 
-type Answer = (u64, Result<Put, PutError>);
+type PutAnswer = (u64, Result<Put, PutError>);
 
 // === impl Many ===
 
@@ -89,10 +90,10 @@ impl Many {
         let (input, name, bytes) = self.open().await?;
         let bar = bar(context, bytes);
         let json = context.output.json;
-        let mut run = Run { many: self, lines, name, json, summary: Summary::default(), bar, stop: None };
+        let mut run = ManyRun { many: self, lines, name, json, summary: Summary::default(), bar, stop: None };
         run.all(input, producer).await?;
         run.bar.finish_and_clear();
-        let Run { summary, stop, .. } = run;
+        let ManyRun { summary, stop, .. } = run;
         context.output.print(&summary, || summary.sentence())?;
         match stop {
             Some(fault) => Err(fault),
@@ -115,9 +116,9 @@ impl Many {
     }
 }
 
-// === impl Run ===
+// === impl ManyRun ===
 
-impl<L: Lines> Run<'_, L> {
+impl<L: Lines> ManyRun<'_, L> {
     async fn all(&mut self, mut input: Pin<Box<dyn AsyncBufRead>>, producer: &Producer) -> Result<(), Fault> {
         let mut under_way = FuturesUnordered::new();
         let mut line = Vec::new();
@@ -150,7 +151,7 @@ impl<L: Lines> Run<'_, L> {
         &mut self,
         line: &[u8],
         producer: &Producer,
-    ) -> Option<impl Future<Output = Answer> + use<L>> {
+    ) -> Option<impl Future<Output = PutAnswer> + use<L>> {
         self.bar.inc(line.len() as u64);
         self.summary.lines += 1;
         let number = self.summary.lines;
@@ -168,12 +169,12 @@ impl<L: Lines> Run<'_, L> {
             return None;
         }
         match self.lines.line(line).await {
-            Ok(Line::Put(message)) if !is_before => {
+            Ok(InputLine::Put(message)) if !is_before => {
                 let producer = producer.clone();
                 return Some(async move { (number, producer.put(*message).await) });
             }
-            Ok(Line::Record) => self.summary.records += 1,
-            Ok(Line::Put(_) | Line::LeftOut) => self.summary.left_out += 1,
+            Ok(InputLine::Record) => self.summary.records += 1,
+            Ok(InputLine::Put(_) | InputLine::LeftOut) => self.summary.left_out += 1,
             Err(LineFault::Refused(_)) if is_before => self.summary.left_out += 1,
             Err(LineFault::Refused(why)) => self.refuse(number, &why),
             Err(LineFault::Stop(fault)) => self.stop_at(number, fault),
@@ -181,12 +182,12 @@ impl<L: Lines> Run<'_, L> {
         None
     }
 
-    fn answered(&mut self, (number, answer): Answer) {
+    fn answered(&mut self, (number, answer): PutAnswer) {
         match answer {
             Ok(put) => {
                 *self.summary.outcomes.entry(put_word(&put.outcome)).or_default() += 1;
                 if !put.outcome.is_accepted() {
-                    self.refuse(number, &super::sentence(&put));
+                    self.refuse(number, &sentence(&put));
                 }
             }
             Err(PutError { error, .. }) => match of_core(error) {

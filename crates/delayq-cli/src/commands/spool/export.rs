@@ -32,17 +32,17 @@ const PAGE: usize = 100;
 pub(super) struct Export {
     /// Only waiting records, or only rejected ones
     #[arg(long, value_enum)]
-    state: Option<Which>,
+    state: Option<RecordState>,
     /// Only records with this verb; may be repeated
     #[arg(long = "verb", value_enum, value_name = "VERB")]
-    verbs: Vec<Verb>,
+    verbs: Vec<RecordVerb>,
     /// Only this topic; may be repeated
     #[arg(long = "topic", short = 't', value_name = "TOPIC")]
     topics: Vec<Topic>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Which {
+enum RecordState {
     /// Waiting for Redis
     Waiting,
     /// Set aside
@@ -50,7 +50,7 @@ enum Which {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Verb {
+enum RecordVerb {
     Put,
     Cancel,
     Reschedule,
@@ -72,7 +72,7 @@ struct Tally {
 impl Export {
     pub(super) fn run(&self, reader: &SpoolReader) -> Result<(), Fault> {
         let mut tally = Tally::default();
-        if self.state != Some(Which::Rejected) {
+        if self.state != Some(RecordState::Rejected) {
             pages(
                 |after| reader.waiting(after, PAGE),
                 |found| found.seq,
@@ -81,7 +81,7 @@ impl Export {
                 },
             )?;
         }
-        if self.state != Some(Which::Waiting) {
+        if self.state != Some(RecordState::Waiting) {
             pages(
                 |after| reader.rejected(after, PAGE),
                 |found| found.seq,
@@ -127,16 +127,16 @@ impl Export {
     }
 }
 
-const fn verb(record: &AnyRecord) -> Verb {
+const fn verb(record: &AnyRecord) -> RecordVerb {
     match record {
         AnyRecord::Message(record) => match record.action {
-            SpoolAction::Put(_) => Verb::Put,
-            SpoolAction::Cancel => Verb::Cancel,
-            SpoolAction::Reschedule(_) => Verb::Reschedule,
+            SpoolAction::Put(_) => RecordVerb::Put,
+            SpoolAction::Cancel => RecordVerb::Cancel,
+            SpoolAction::Reschedule(_) => RecordVerb::Reschedule,
         },
         AnyRecord::Group(record) => match record.change {
-            GroupChange::Cancel => Verb::CancelGroup,
-            GroupChange::Shift { .. } => Verb::ShiftGroup,
+            GroupChange::Cancel => RecordVerb::CancelGroup,
+            GroupChange::Shift { .. } => RecordVerb::ShiftGroup,
         },
     }
 }

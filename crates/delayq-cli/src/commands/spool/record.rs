@@ -1,6 +1,6 @@
 //! A single record of a spool, with the payload.
 
-use super::unusable;
+use super::fault::unusable;
 use crate::commands::get::shown;
 use crate::failure::{unknown, usage};
 use crate::output::{Output, add_time, payload, time};
@@ -11,7 +11,7 @@ use delayq_service::Fault;
 use delayq_spool::SpoolReader;
 use serde_json::{Value, json};
 
-struct Found {
+struct FoundRecord {
     number: u64,
     spooled_at: UnixMillis,
     rejected: Option<(UnixMillis, String)>,
@@ -24,7 +24,7 @@ pub(super) fn show(
     only_payload: bool,
     output: Output,
 ) -> Result<(), Fault> {
-    let found = Found::of(reader, number)?;
+    let found = FoundRecord::of(reader, number)?;
     if only_payload {
         return match found.record.map_err(usage)?.message().map(|record| &record.action) {
             Some(SpoolAction::Put(message)) => payload(&message.payload),
@@ -48,9 +48,9 @@ pub(super) fn due_at(due: Due, tried_at: UnixMillis) -> UnixMillis {
     }
 }
 
-// === impl Found ===
+// === impl FoundRecord ===
 
-impl Found {
+impl FoundRecord {
     fn of(reader: &SpoolReader, number: u64) -> Result<Self, Fault> {
         let before = number.saturating_sub(1);
         let waiting = reader.waiting(before, 1).map_err(unusable)?.pop().filter(|found| found.seq == number);

@@ -1,6 +1,6 @@
 //! Selects records of a spool: by number, or all that match.
 
-use super::unusable;
+use super::fault::unusable;
 use clap::Args;
 use delayq::Topic;
 use delayq::spool::AnyRecord;

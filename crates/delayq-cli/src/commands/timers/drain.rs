@@ -1,5 +1,6 @@
 //! `delayq timers drain` and `undrain`.
 
+use super::state::state;
 use crate::deployment::Context;
 use crate::failure::{DRAIN_UNFINISHED, NOBODY_LEFT, of_core, unknown};
 use crate::fleet::operator;
@@ -189,7 +190,7 @@ fn no_timer(name: &str, fleet: &Overview) -> Fault {
 fn nobody_left(name: &str, fleet: &Overview) -> Fault {
     let others = fleet.members.iter().filter(|member| member.name != name);
     let others: Vec<String> =
-        others.map(|member| format!("{} is {}", member.name, super::state(member, 0))).collect();
+        others.map(|member| format!("{} is {}", member.name, state(member, 0))).collect();
     let others = if others.is_empty() { "there is no other".to_owned() } else { others.join(", ") };
     Fault::new(&NOBODY_LEFT, format!("{name} is the last timer that can have shards: {others}"))
 }

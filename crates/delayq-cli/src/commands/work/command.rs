@@ -17,7 +17,7 @@ const TAIL_BYTES: usize = 4096;
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// A command in a separate process group. A drop before the end kills the group.
-pub(super) struct Running {
+pub(super) struct RunningCommand {
     child: Child,
     tail: Tail,
     copying: Option<JoinHandle<()>>,
@@ -26,9 +26,9 @@ pub(super) struct Running {
 #[derive(Clone, Default)]
 struct Tail(Arc<Mutex<VecDeque<u8>>>);
 
-// === impl Running ===
+// === impl RunningCommand ===
 
-impl Running {
+impl RunningCommand {
     /// A group of its own shields the command from Ctrl-C on the terminal, because `delayq work` waits for
     /// the command.
     pub(super) fn start(
@@ -66,7 +66,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
         // A command that was waited for has no id any more, and processes left by the command stay.
         let pid = self.child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);

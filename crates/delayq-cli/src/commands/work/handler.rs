@@ -1,6 +1,6 @@
 //! Handles the messages of `delayq work`: prints a message, or runs a command.
 
-use crate::commands::work::command::Running;
+use crate::commands::work::command::RunningCommand;
 use crate::failure::{PROGRAM_MISSING, file};
 use crate::output::{Output, time};
 use base64::Engine as _;
@@ -18,7 +18,7 @@ pub(super) struct Handler {
     output: Output,
 }
 
-pub(super) enum Judgement {
+pub(super) enum HandlerOutcome {
     /// Ack.
     Done,
     /// Release.
@@ -43,32 +43,32 @@ impl Handler {
     }
 
     /// Handles a message. Dropping the future ends the command and the process group.
-    pub(super) async fn handle(&self, delivery: &Delivery) -> Judgement {
+    pub(super) async fn handle(&self, delivery: &Delivery) -> HandlerOutcome {
         let Some((program, arguments)) = self.command.split_first() else { return self.print(delivery) };
-        let mut running = match Running::start(program, arguments, environment(delivery)) {
+        let mut running = match RunningCommand::start(program, arguments, environment(delivery)) {
             Ok(running) => running,
-            Err(error) => return Judgement::Impossible(not_started(program, error)),
+            Err(error) => return HandlerOutcome::Impossible(not_started(program, error)),
         };
         tokio::select! {
             ended = running.end(&delivery.envelope.payload) => judged(ended),
-            () = delivery.lost() => Judgement::Lost,
+            () = delivery.lost() => HandlerOutcome::Lost,
         }
     }
 
-    fn print(&self, delivery: &Delivery) -> Judgement {
+    fn print(&self, delivery: &Delivery) -> HandlerOutcome {
         let text = || String::from_utf8_lossy(&delivery.envelope.payload).into_owned();
         match self.output.line(&json_of(delivery), text) {
-            Ok(()) => Judgement::Done,
-            Err(fault) => Judgement::Impossible(fault),
+            Ok(()) => HandlerOutcome::Done,
+            Err(fault) => HandlerOutcome::Impossible(fault),
         }
     }
 }
 
-fn judged(ended: std::io::Result<(ExitStatus, String)>) -> Judgement {
+fn judged(ended: std::io::Result<(ExitStatus, String)>) -> HandlerOutcome {
     match ended {
-        Ok((status, _)) if status.success() => Judgement::Done,
-        Ok((status, stderr)) => Judgement::Failed { why: status.to_string(), stderr },
-        Err(error) => Judgement::Failed { why: error.to_string(), stderr: String::new() },
+        Ok((status, _)) if status.success() => HandlerOutcome::Done,
+        Ok((status, stderr)) => HandlerOutcome::Failed { why: status.to_string(), stderr },
+        Err(error) => HandlerOutcome::Failed { why: error.to_string(), stderr: String::new() },
     }
 }
 

@@ -1,7 +1,7 @@
 //! Dead records: published with acks from all replicas in sync.
 
 use super::config::KafkaIntakeConfig;
-use super::source::KafkaTicket;
+use super::ticket::KafkaTicket;
 use crate::intake::broker::{Buried, Dead};
 use delayq_service::brokers::KafkaWords;
 use futures_util::future::join_all;

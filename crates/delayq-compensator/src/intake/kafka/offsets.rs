@@ -13,7 +13,7 @@ pub(super) struct Offsets {
 
 /// A record's place, and the partition's assignment at the time of the hand-out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct AssignedPlace {
     pub(super) partition: i32,
     pub(super) offset: i64,
     assignment: u64,
@@ -63,7 +63,7 @@ impl Offsets {
 
     /// Hands out a record; `None`: the partition is not assigned. If offsets go back, because the log was cut off or the
     /// topic created again, earlier records are lost.
-    pub(super) fn hand_out(&mut self, partition: i32, offset: i64) -> Option<Place> {
+    pub(super) fn hand_out(&mut self, partition: i32, offset: i64) -> Option<AssignedPlace> {
         if self.partitions.get(&partition)?.out.back().is_some_and(|(last, _)| *last >= offset) {
             self.assign(partition, None);
         }
@@ -73,7 +73,7 @@ impl Offsets {
         }
         known.next = Some(offset + 1);
         known.out.push_back((offset, false));
-        Some(Place { partition, offset, assignment: known.assignment })
+        Some(AssignedPlace { partition, offset, assignment: known.assignment })
     }
 
     /// Offsets that were passed over because the partition's log now begins further on: `from` and `to` of each. Offsets
@@ -91,12 +91,12 @@ impl Offsets {
         dropped
     }
 
-    pub(super) fn is_lost(&self, place: &Place) -> bool {
+    pub(super) fn is_lost(&self, place: &AssignedPlace) -> bool {
         self.partitions.get(&place.partition).is_none_or(|known| known.assignment != place.assignment)
     }
 
     /// Settles a record; the last offset up to which the whole partition is settled now, if that has advanced.
-    pub(super) fn settle(&mut self, place: &Place) -> Option<i64> {
+    pub(super) fn settle(&mut self, place: &AssignedPlace) -> Option<i64> {
         if self.is_lost(place) {
             return None;
         }
@@ -121,7 +121,7 @@ mod tests {
         let mut offsets = Offsets::default();
         offsets.assign(3, None);
         // Offsets have gaps, where transactions or compaction leave them.
-        let places: Vec<Place> =
+        let places: Vec<AssignedPlace> =
             [10, 11, 15, 16].iter().map(|offset| offsets.hand_out(3, *offset).unwrap()).collect();
         assert_eq!(offsets.settle(&places[2]), None);
         assert_eq!(offsets.settle(&places[0]), Some(10));

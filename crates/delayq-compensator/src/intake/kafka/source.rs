@@ -4,10 +4,10 @@
 use super::config::KafkaIntakeConfig;
 use super::dead::Burial;
 use super::group::Group;
-use super::offsets::Place;
+use super::ticket::KafkaTicket;
 use super::topics;
 use crate::intake::broker::{Arrived, Broker, Buried, Dead, Lost};
-use crate::intake::record::Record;
+use crate::intake::record::BrokerRecord;
 use async_trait::async_trait;
 use delayq::UnixMillis;
 use delayq_service::config::PemFiles;
@@ -18,7 +18,6 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Header, Headers};
 use rdkafka::{Message, TopicPartitionList};
 use std::convert::Infallible;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,23 +32,14 @@ const MOST_BYTES: usize = 16 << 20;
 pub(crate) struct KafkaSource {
     config: KafkaIntakeConfig,
     dead: String,
-    open: Option<Open>,
+    open: Option<KafkaConnection>,
 }
 
-struct Open {
+struct KafkaConnection {
     consumer: Arc<StreamConsumer<Group>>,
     group: Group,
     /// None after a failure: the next burial reads the password again.
     burial: Option<Burial>,
-}
-
-/// A record that was handed out.
-#[derive(Debug)]
-pub(crate) struct KafkaTicket {
-    topic: Arc<str>,
-    place: Place,
-    /// The dead record gets the same key.
-    pub(super) key: Option<Vec<u8>>,
 }
 
 // === impl KafkaSource ===
@@ -62,7 +52,7 @@ impl KafkaSource {
         Ok(source)
     }
 
-    fn connect(&self) -> Result<Open, String> {
+    fn connect(&self) -> Result<KafkaConnection, String> {
         let mut settings = self.config.access().settings("delayq-compensator")?;
         settings
             .set("group.id", &self.config.group)
@@ -80,17 +70,17 @@ impl KafkaSource {
         let consumer = StreamConsumer::from_config_and_context(&settings, group.clone());
         let consumer = Arc::new(consumer.map_err(|error| error.to_string())?);
         let burial = Some(Burial::new(&self.config, &self.dead)?);
-        Ok(Open { consumer, group, burial })
+        Ok(KafkaConnection { consumer, group, burial })
     }
 
-    fn opened(&self) -> Result<&Open, String> {
+    fn opened(&self) -> Result<&KafkaConnection, String> {
         self.open.as_ref().ok_or_else(|| "it is not connected".to_owned())
     }
 }
 
-// === impl Open ===
+// === impl KafkaConnection ===
 
-impl Open {
+impl KafkaConnection {
     async fn check(&self, topics: [String; 2], files: PemFiles<'_>) -> Result<(), String> {
         let consumer = Arc::clone(&self.consumer);
         let check = move || {
@@ -131,13 +121,13 @@ impl Open {
         let place = self.group.offsets().hand_out(message.partition(), message.offset())?;
         let (headers, damage) = headers(message);
         let at = message.timestamp().to_millis().and_then(|ms| u64::try_from(ms).ok());
-        let record = Record {
+        let record = BrokerRecord {
             headers,
             body: message.payload().unwrap_or_default().to_vec(),
             at: at.map(UnixMillis::new),
             has_no_value: message.payload().is_none(),
             damage,
-            ..Record::default()
+            ..BrokerRecord::default()
         };
         let key = message.key().map(<[u8]>::to_vec);
         Some(Arrived { record, ticket: KafkaTicket { topic: Arc::clone(topic), place, key } })
@@ -286,11 +276,4 @@ impl Broker for KafkaSource {
 /// Drops a client, which waits for threads and for answers of the brokers.
 fn drop_apart(client: impl Send + 'static) -> JoinHandle<()> {
     tokio::task::spawn_blocking(move || drop(client))
-}
-
-impl fmt::Display for KafkaTicket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { topic, place, .. } = self;
-        write!(f, "kafka {topic}/{} offset {}", place.partition, place.offset)
-    }
 }

@@ -1,6 +1,6 @@
 //! Dead records: published to a subject of another stream, which acks.
 
-use super::source::NatsTicket;
+use super::ticket::NatsTicket;
 use crate::intake::broker::{Buried, Dead};
 use async_nats::jetstream::Context;
 use async_nats::jetstream::context::PublishAckFuture;

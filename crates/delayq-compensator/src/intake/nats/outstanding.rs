@@ -32,7 +32,7 @@ struct Out {
 
 /// The kind of an arriving record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum Arrival {
     New,
     /// The record is here already.
     Here,
@@ -54,7 +54,7 @@ impl Outstanding {
     }
 
     /// Notes a record that arrived.
-    pub(super) fn add(&self, sequence: u64, reply: Subject, bytes: usize) -> Known {
+    pub(super) fn add(&self, sequence: u64, reply: Subject, bytes: usize) -> Arrival {
         lock(&self.records).add(sequence, Out { reply, since: Instant::now(), bytes })
     }
 
@@ -73,16 +73,16 @@ impl Outstanding {
 // === impl Records ===
 
 impl Records {
-    fn add(&mut self, sequence: u64, out: Out) -> Known {
+    fn add(&mut self, sequence: u64, out: Out) -> Arrival {
         if self.acked.contains(&sequence) {
-            return Known::Acked;
+            return Arrival::Acked;
         }
         self.bytes += out.bytes;
         match self.out.insert(sequence, out) {
-            None => Known::New,
+            None => Arrival::New,
             Some(before) => {
                 self.bytes -= before.bytes;
-                Known::Here
+                Arrival::Here
             }
         }
     }
@@ -138,11 +138,11 @@ mod tests {
             records
                 .add(sequence, Out { reply: format!("r{sequence}").into(), since: Instant::now(), bytes: 10 })
         };
-        assert_eq!([add(5), add(6), add(5)], [Known::New, Known::New, Known::Here]);
+        assert_eq!([add(5), add(6), add(5)], [Arrival::New, Arrival::New, Arrival::Here]);
         assert_eq!(records.bytes, 20);
         assert_eq!(records.take(5).as_deref(), Some("r5"));
         assert_eq!((records.take(5), records.bytes), (None, 10));
         let again = Out { reply: "again".into(), since: Instant::now(), bytes: 10 };
-        assert_eq!(records.add(5, again), Known::Acked);
+        assert_eq!(records.add(5, again), Arrival::Acked);
     }
 }

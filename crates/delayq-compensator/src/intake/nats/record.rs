@@ -1,6 +1,6 @@
 //! A message of a stream as a record.
 
-use crate::intake::record::Record;
+use crate::intake::record::BrokerRecord;
 use async_nats::jetstream::Message;
 use async_nats::jetstream::message::Info;
 use delayq::UnixMillis;
@@ -8,7 +8,7 @@ use delayq_service::brokers::commands_nats;
 
 /// The record of a message. The client keeps headers in no order, so headers are sorted: the same message gives the same
 /// record.
-pub(super) fn record(message: &Message, info: &Info<'_>) -> Record {
+pub(super) fn record(message: &Message, info: &Info<'_>) -> BrokerRecord {
     let mut headers: Vec<(String, Vec<u8>)> = message
         .headers
         .iter()
@@ -20,12 +20,12 @@ pub(super) fn record(message: &Message, info: &Info<'_>) -> Record {
         .collect();
     headers.sort_by(|(one, _), (other, _)| one.cmp(other));
     let published = u64::try_from(info.published.unix_timestamp_nanos() / 1_000_000).ok();
-    Record {
+    BrokerRecord {
         headers,
         body: message.payload.to_vec(),
         at: published.map(UnixMillis::new),
         // `Nats-Msg-Id` is none: the stream drops a second record with the same value, such as the message's cancel.
         is_repeat: false,
-        ..Record::default()
+        ..BrokerRecord::default()
     }
 }

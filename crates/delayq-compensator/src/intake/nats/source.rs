@@ -5,10 +5,11 @@
 //! order.
 
 use super::config::NatsIntakeConfig;
-use super::outstanding::{Known, Outstanding};
+use super::outstanding::{Arrival, Outstanding};
 use super::sequences::Sequences;
+use super::ticket::NatsTicket;
 use super::turn::{OVER, Turn};
-use super::unreadable::{self, Progress};
+use super::unreadable::{self, ConnectionProgress};
 use super::{PATIENCE, consumer, dead, record};
 use crate::intake::broker::{Arrived, Broker, Buried, Dead, Lost};
 use async_nats::jetstream::consumer::pull::{Batch, Config};
@@ -19,10 +20,10 @@ use async_trait::async_trait;
 use futures_util::{FutureExt, StreamExt};
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use std::{fmt, mem};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -53,13 +54,13 @@ pub(crate) struct NatsSource {
     /// Maximum number of records that are not acked.
     in_flight: u16,
     connections: u64,
-    progress: Progress,
+    progress: ConnectionProgress,
     /// The sequences of the last connection, while none is open.
     sequences: Sequences,
-    open: Option<Open>,
+    open: Option<NatsConnection>,
 }
 
-struct Open {
+struct NatsConnection {
     client: Client,
     context: Context,
     consumer: Consumer<Config>,
@@ -98,14 +99,6 @@ struct Request {
     count: usize,
 }
 
-/// A record that was handed out.
-#[derive(Debug)]
-pub(crate) struct NatsTicket {
-    stream: Arc<str>,
-    sequence: u64,
-    connection: u64,
-}
-
 // === impl NatsSource ===
 
 impl NatsSource {
@@ -117,7 +110,7 @@ impl NatsSource {
             dead: dead.to_owned(),
             in_flight,
             connections: 0,
-            progress: Progress::default(),
+            progress: ConnectionProgress::default(),
             sequences,
             open: None,
         }
@@ -158,14 +151,14 @@ impl NatsSource {
         Ok((created, stream.cached_info().state.last_sequence))
     }
 
-    fn opened(&mut self) -> Result<&mut Open, String> {
+    fn opened(&mut self) -> Result<&mut NatsConnection, String> {
         self.open.as_mut().ok_or_else(|| UNOPENED.to_owned())
     }
 }
 
-// === impl Open ===
+// === impl NatsConnection ===
 
-impl Open {
+impl NatsConnection {
     /// Why nothing may be carried out over this connection any more: another compensator reads the stream by now, or may.
     fn lost(&self) -> Option<&'static str> {
         if *self.broken.borrow() {
@@ -183,7 +176,7 @@ impl Open {
     async fn look_for_unreadable(
         &mut self,
         config: &NatsIntakeConfig,
-        progress: &mut Progress,
+        progress: &mut ConnectionProgress,
         most: usize,
     ) -> Result<bool, String> {
         while !self.suspect.is_empty() && self.unreadable.len() < most {
@@ -197,7 +190,7 @@ impl Open {
                 continue;
             }
             let known = self.outstanding.add(sequence, found.reply.into(), found.record.bytes());
-            if known == Known::New {
+            if known == Arrival::New {
                 let ticket = self.ticket(sequence);
                 self.unreadable.push(Arrived { record: found.record, ticket });
             }
@@ -338,12 +331,12 @@ impl Open {
         self.cramped_at = None;
         self.sequences.arrived(sequence, info.pending);
         match self.outstanding.add(sequence, reply.clone(), record.bytes()) {
-            Known::New => {
+            Arrival::New => {
                 let ticket = self.ticket(sequence);
                 self.early.push_back(Arrived { record, ticket });
             }
-            Known::Here => {}
-            Known::Acked => self.ack(reply).await?,
+            Arrival::Here => {}
+            Arrival::Acked => self.ack(reply).await?,
         }
         Ok(())
     }
@@ -377,7 +370,7 @@ impl Broker for NatsSource {
         let suspect = self.progress.connected(info);
         self.connections += 1;
         self.sequences.connected(last);
-        self.open = Some(Open {
+        self.open = Some(NatsConnection {
             outstanding: Outstanding::start(&client, info.config.ack_wait),
             pending: info.num_pending,
             sequences: mem::replace(&mut self.sequences, Sequences::new(self.config.subject.is_none())),
@@ -485,11 +478,5 @@ impl Broker for NatsSource {
             let _ = tokio::time::timeout(PATIENCE, open.client.flush()).await;
             self.sequences = open.sequences;
         }
-    }
-}
-
-impl fmt::Display for NatsTicket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "nats {} sequence {}", self.stream, self.sequence)
     }
 }

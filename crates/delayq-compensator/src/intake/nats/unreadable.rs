@@ -3,7 +3,7 @@
 //! that can always be read.
 
 use super::config::NatsIntakeConfig;
-use crate::intake::record::Record;
+use crate::intake::record::BrokerRecord;
 use async_nats::HeaderName;
 use async_nats::jetstream::Context;
 use async_nats::jetstream::consumer::Info;
@@ -27,7 +27,7 @@ const NOT_FOUND: usize = 404;
 
 /// True if connections get anywhere.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
+pub(super) struct ConnectionProgress {
     /// Up to where all is acked.
     floor: u64,
     connections: u32,
@@ -38,7 +38,7 @@ pub(super) struct Progress {
 /// A record that cannot be read.
 pub(super) struct Unreadable {
     pub(super) sequence: u64,
-    pub(super) record: Record,
+    pub(super) record: BrokerRecord,
     /// The subject for the ack.
     pub(super) reply: String,
 }
@@ -48,9 +48,9 @@ struct Stored {
     message: RawMessage,
 }
 
-// === impl Progress ===
+// === impl ConnectionProgress ===
 
-impl Progress {
+impl ConnectionProgress {
     /// Notes a new connection: the sequences to look through.
     pub(super) fn connected(&mut self, info: &Info) -> Range<u64> {
         let floor = info.ack_floor.stream_sequence;
@@ -103,13 +103,13 @@ pub(super) async fn next(
         None => None,
         Some(damage) => Some(Unreadable {
             sequence,
-            record: Record {
+            record: BrokerRecord {
                 headers: vec![(HEADERS.to_owned(), message.headers.unwrap_or_default().into_bytes())],
                 body: bytes(&message.payload)?,
                 at: u64::try_from(message.time.unix_timestamp_nanos() / 1_000_000).ok().map(UnixMillis::new),
                 is_repeat: true,
                 damage: Some(damage),
-                ..Record::default()
+                ..BrokerRecord::default()
             },
             reply: format!("$JS.ACK.{stream}.{consumer}.1.{sequence}.1.0.0"),
         }),

@@ -1,7 +1,7 @@
 //! Dead records: published unchanged, persistent and with confirms.
 
 use super::config::RabbitmqIntakeConfig;
-use super::source::RabbitmqTicket;
+use super::ticket::RabbitmqTicket;
 use super::{PATIENCE, queue};
 use crate::intake::broker::{Buried, Dead, ORIGIN, REASON};
 use delayq_service::brokers::{rabbitmq_words, routes_rabbitmq};

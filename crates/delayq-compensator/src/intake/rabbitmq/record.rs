@@ -1,6 +1,6 @@
 //! A delivery of AMQP as a record: every header as text, and AMQP's own properties. Pure.
 
-use crate::intake::record::Record;
+use crate::intake::record::BrokerRecord;
 use delayq::UnixMillis;
 use jiff::Timestamp;
 use lapin::BasicProperties;
@@ -14,7 +14,7 @@ const RECEIVED: &str = "timestamp_in_ms";
 const MILLIS_FROM: u64 = 100_000_000_000;
 
 /// Reads a delivery.
-pub(super) fn record(body: Vec<u8>, properties: &BasicProperties, is_repeat: bool) -> Record {
+pub(super) fn record(body: Vec<u8>, properties: &BasicProperties, is_repeat: bool) -> BrokerRecord {
     let table = properties.headers().iter().flat_map(FieldTable::inner);
     let mut headers: Vec<(String, Vec<u8>)> =
         table.map(|(name, value)| (name.to_string(), bytes(value))).collect();
@@ -33,7 +33,7 @@ pub(super) fn record(body: Vec<u8>, properties: &BasicProperties, is_repeat: boo
         }
     }
     let id = properties.message_id().as_ref().map(ToString::to_string);
-    Record { headers, body, at: published(properties), id, is_repeat, ..Record::default() }
+    BrokerRecord { headers, body, at: published(properties), id, is_repeat, ..BrokerRecord::default() }
 }
 
 /// The time of the broker's receipt, or else the producer's time of publication.
@@ -146,13 +146,13 @@ mod tests {
         let header = |name: &str, value: &str| (name.to_owned(), value.as_bytes().to_vec());
         assert_eq!(
             found,
-            Record {
+            BrokerRecord {
                 headers: vec![header("Content-Type", "own"), header("correlation-id", "7")],
                 body: b"body".to_vec(),
                 at: None,
                 id: Some("order-17".to_owned()),
                 is_repeat: true,
-                ..Record::default()
+                ..BrokerRecord::default()
             }
         );
     }

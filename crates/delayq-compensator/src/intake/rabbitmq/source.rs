@@ -5,6 +5,7 @@ use super::config::RabbitmqIntakeConfig;
 use super::dead::Burial;
 use super::ready::Ready;
 use super::record::record;
+use super::ticket::RabbitmqTicket;
 use super::{PATIENCE, queue};
 use crate::intake::broker::{Arrived, Broker, Buried, Dead};
 use async_trait::async_trait;
@@ -14,10 +15,9 @@ use futures_util::{FutureExt, StreamExt};
 use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
 use lapin::types::FieldTable;
-use lapin::{BasicProperties, Channel, Connection, Consumer};
+use lapin::{Channel, Connection, Consumer};
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::fmt;
 use std::sync::Arc;
 use tokio::time::timeout;
 
@@ -37,10 +37,10 @@ pub(crate) struct RabbitmqSource {
     dead: String,
     /// Maximum number of records that are not acked; fewer than configured if records are large.
     in_flight: u16,
-    open: Option<Open>,
+    open: Option<RabbitmqConnection>,
 }
 
-struct Open {
+struct RabbitmqConnection {
     connection: Connection,
     channel: Channel,
     consumer: Consumer,
@@ -55,18 +55,6 @@ struct Open {
     bytes: usize,
 }
 
-/// A record that was handed out.
-#[derive(Debug)]
-pub(crate) struct RabbitmqTicket {
-    queue: Arc<str>,
-    exchange: String,
-    key: String,
-    tag: u64,
-    bytes: usize,
-    /// The dead record gets the same properties, with all types.
-    pub(super) properties: BasicProperties,
-}
-
 // === impl RabbitmqSource ===
 
 impl RabbitmqSource {
@@ -75,7 +63,7 @@ impl RabbitmqSource {
         Self { config, dead: dead.to_owned(), in_flight, open: None }
     }
 
-    async fn connect(&self) -> Result<Open, String> {
+    async fn connect(&self) -> Result<RabbitmqConnection, String> {
         let name = self.config.queue.as_str();
         let connection = self.config.access().connect("delayq-compensator").await?;
         let words = |error: lapin::Error| rabbitmq_words(&error);
@@ -88,7 +76,7 @@ impl RabbitmqSource {
         let options = BasicConsumeOptions::default();
         let consumer = channel.basic_consume(name.into(), "".into(), options, FieldTable::default()).await;
         let queue: Arc<str> = name.into();
-        Ok(Open {
+        Ok(RabbitmqConnection {
             consumer: consumer.map_err(words)?,
             ready: Ready::start(asks, Arc::clone(&queue), first),
             early: VecDeque::new(),
@@ -101,13 +89,13 @@ impl RabbitmqSource {
         })
     }
 
-    fn opened(&mut self) -> Result<&mut Open, String> {
+    fn opened(&mut self) -> Result<&mut RabbitmqConnection, String> {
         self.open.as_mut().ok_or_else(|| NOT_CONNECTED.to_owned())
     }
 
     /// Fewer records at once from now on, over a new connection, where as many of this size would be too many.
     fn check_size(&mut self) -> Result<(), String> {
-        let Some(Open { unsettled, bytes, .. }) = self.open else { return Ok(()) };
+        let Some(RabbitmqConnection { unsettled, bytes, .. }) = self.open else { return Ok(()) };
         match fewer(self.in_flight, unsettled, bytes) {
             None => Ok(()),
             Some(fewer) => {
@@ -126,9 +114,9 @@ fn fewer(in_flight: u16, count: usize, bytes: usize) -> Option<u16> {
     (count >= FEW && most < in_flight).then_some(most)
 }
 
-// === impl Open ===
+// === impl RabbitmqConnection ===
 
-impl Open {
+impl RabbitmqConnection {
     /// Waits for a record. Cancel safe.
     async fn receive(&mut self) -> Result<Arrived<RabbitmqTicket>, String> {
         match self.consumer.next().await {
@@ -240,21 +228,10 @@ impl Broker for RabbitmqSource {
     }
 
     async fn close(&mut self) {
-        let Some(Open { connection, burial, .. }) = self.open.take() else { return };
+        let Some(RabbitmqConnection { connection, burial, .. }) = self.open.take() else { return };
         queue::close(&connection).await;
         if let Some(burial) = burial {
             burial.close().await;
-        }
-    }
-}
-
-impl fmt::Display for RabbitmqTicket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { queue, exchange, key, .. } = self;
-        write!(f, "rabbitmq {queue}")?;
-        match exchange.as_str() {
-            "" => Ok(()),
-            exchange => write!(f, " through exchange {exchange} by key {key}"),
         }
     }
 }

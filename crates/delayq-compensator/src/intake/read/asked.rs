@@ -1,14 +1,14 @@
 //! The request of a record, by header names, and the resulting write.
 
 use super::time::{due, moment};
-use crate::intake::record::Record;
+use crate::intake::record::BrokerRecord;
 use delayq::spool::{SpoolAction, SpoolRecord};
 use delayq::{Due, Fate, Group, Message, MessageId, Reschedule, Shift, Target, Topic, UnixMillis};
 use delayq_service::config::{HumanDuration, backoff};
 
 /// The values as written. Each is asked for at most once.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct AskedWrite {
     /// The record is an event, with an id and a type of its own for a record that names no other id or topic.
     pub(super) is_event: bool,
     pub(super) id: Option<String>,
@@ -39,9 +39,9 @@ pub(super) struct Carried {
 /// Headers of deliveries and dead letters, which a returned record may still have.
 const ABOUT_A_DELIVERY: [&str; 6] = ["attempt", "delivery", "ready", "latems", "reason", "origin"];
 
-// === impl Asked ===
+// === impl AskedWrite ===
 
-impl Asked {
+impl AskedWrite {
     /// Notes the value of `name`: the rest of a header after `delayq-`, or of an event's attribute after `delayq`.
     ///
     /// # Errors
@@ -73,7 +73,7 @@ impl Asked {
     /// Makes the write of a record.
     pub(super) fn write(
         self,
-        record: &Record,
+        record: &BrokerRecord,
         default: Option<&Topic>,
         now: UnixMillis,
         carried: Carried,

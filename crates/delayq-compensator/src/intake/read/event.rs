@@ -1,6 +1,6 @@
 //! CloudEvents 1.0: attributes as headers, or the whole event as a JSON document.
 
-use super::Content;
+use super::content::Content;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use delayq_service::headers::{STRUCTURED_EVENT, rest_of};

@@ -8,9 +8,9 @@ use std::time::Duration;
 const AT: UnixMillis = UnixMillis::new(1_766_000_000_000);
 const NOW: UnixMillis = UnixMillis::new(1_766_000_009_000);
 
-fn record(headers: &[(&str, &str)], body: &str) -> Record {
+fn record(headers: &[(&str, &str)], body: &str) -> BrokerRecord {
     let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec()));
-    Record { headers: headers.collect(), body: body.into(), at: Some(AT), ..Record::default() }
+    BrokerRecord { headers: headers.collect(), body: body.into(), at: Some(AT), ..BrokerRecord::default() }
 }
 
 fn reading(headers: &[(&str, &str)], body: &str) -> Result<SpoolRecord, String> {
@@ -72,7 +72,7 @@ fn a_due_time_is_milliseconds_or_rfc_3339_and_a_delay_counts_from_when_it_was_pu
         assert_eq!(message(read).due, expected, "{name}: {value}");
     }
     assert_eq!(message(reading(&base, "").unwrap()).due, Due::After(Duration::ZERO));
-    let undated = Record { at: None, ..record(&[base[0], base[1], ("delayq-delay", "5s")], "") };
+    let undated = BrokerRecord { at: None, ..record(&[base[0], base[1], ("delayq-delay", "5s")], "") };
     assert_eq!(message(read(&undated, None, NOW).unwrap()).due, Due::After(Duration::from_secs(5)));
 }
 
@@ -103,15 +103,16 @@ fn a_repeat_and_a_replacing_put_may_have_been_tried_since_they_were_published() 
     assert_eq!(reading(&base, "").unwrap().fate, Fate::NotApplied);
     let replacing = reading(&[base[0], base[1], ("delayq-replace", "true")], "").unwrap();
     assert_eq!((replacing.fate, replacing.tried_at), (Fate::NotApplied, AT));
-    let repeat = Record { is_repeat: true, ..record(&base, "") };
+    let repeat = BrokerRecord { is_repeat: true, ..record(&base, "") };
     assert_eq!(read(&repeat, None, NOW).unwrap().fate, Fate::Unknown);
 }
 
 #[test]
 fn what_is_missing_comes_from_the_protocol_the_event_and_the_configuration_in_this_order() {
     let default = Topic::new("default").unwrap();
-    let with_id = |headers: &[(&str, &str)]| Record { id: Some("own".to_owned()), ..record(headers, "") };
-    let found = |record: &Record| {
+    let with_id =
+        |headers: &[(&str, &str)]| BrokerRecord { id: Some("own".to_owned()), ..record(headers, "") };
+    let found = |record: &BrokerRecord| {
         let read = read(record, Some(&default), NOW).unwrap();
         (read.topic.to_string(), read.target.id.to_string())
     };
@@ -234,7 +235,7 @@ fn what_cannot_be_read_is_refused_with_what_is_wrong() {
     }
     assert_eq!(reading(&[("delayq-topic", "t")], "").unwrap_err(), "it has no delayq-id");
     assert_eq!(reading(&[("delayq-id", "a")], "").unwrap_err(), "it has no delayq-topic");
-    let binary = Record { headers: vec![("x".to_owned(), vec![0xff])], ..record(&base, "") };
+    let binary = BrokerRecord { headers: vec![("x".to_owned(), vec![0xff])], ..record(&base, "") };
     assert_eq!(read(&binary, None, NOW).unwrap_err(), "the value of the header \"x\" is not UTF-8");
 }
 
@@ -262,7 +263,7 @@ fn a_delay_counts_from_no_time_that_cannot_be_that_of_its_publication() {
     let base = [("delayq-topic", "t"), ("delayq-id", "a")];
     for at in [0, 1_766_000_000, UnixMillis::MAX.get() + 1, u64::MAX] {
         let of = |headers: &[(&str, &str)]| {
-            read(&Record { at: Some(UnixMillis::new(at)), ..record(headers, "") }, None, NOW)
+            read(&BrokerRecord { at: Some(UnixMillis::new(at)), ..record(headers, "") }, None, NOW)
         };
         assert_eq!(of(&base).unwrap().target.id, MessageId::own("a").unwrap(), "nothing counts from it");
         let refusal = of(&[base[0], base[1], ("delayq-delay", "5s")]).unwrap_err();
@@ -295,8 +296,9 @@ fn events_of_two_sources_that_have_the_same_id_are_two_messages() {
 
 #[test]
 fn a_tombstone_is_no_put_and_may_be_a_cancel() {
-    let of =
-        |headers: &[(&str, &str)]| read(&Record { has_no_value: true, ..record(headers, "") }, None, NOW);
+    let of = |headers: &[(&str, &str)]| {
+        read(&BrokerRecord { has_no_value: true, ..record(headers, "") }, None, NOW)
+    };
     let base = [("delayq-topic", "t"), ("delayq-id", "a")];
     assert!(of(&base).unwrap_err().contains("a tombstone is no put"));
     let cancel = of(&[base[0], base[1], ("delayq-verb", "cancel")]).unwrap();

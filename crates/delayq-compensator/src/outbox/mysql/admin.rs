@@ -1,10 +1,10 @@
 //! An operator's work with an outbox in MySQL.
 
+use super::connection::column;
 use super::turn::row_of;
-use super::{MySql, column, sql};
-use crate::outbox::keeper::{AsideRow, Each, Keeper, Page};
-use crate::outbox::reconcile::RowKey;
-use crate::outbox::row::Row;
+use super::{MySql, sql};
+use crate::outbox::keeper::{AsidePage, AsideRow, Each, Keeper};
+use crate::outbox::row::{OutboxRow, RowKey};
 use crate::outbox::store::{Books, StoreError};
 use async_trait::async_trait;
 use delayq::UnixMillis;
@@ -49,7 +49,7 @@ impl Keeper for MySql {
         self.read_books().await
     }
 
-    async fn aside(&mut self, page: Page) -> Result<Vec<AsideRow>, StoreError> {
+    async fn aside(&mut self, page: AsidePage) -> Result<Vec<AsideRow>, StoreError> {
         let found = self.connect().await?.rows(&sql::aside_rows(page)).await?;
         found.into_iter().map(aside_of).collect()
     }
@@ -68,7 +68,7 @@ impl Keeper for MySql {
     }
 
     /// None: none was kept.
-    async fn rows_of(&mut self, _keys: &[RowKey]) -> Result<Vec<(usize, Row)>, StoreError> {
+    async fn rows_of(&mut self, _keys: &[RowKey]) -> Result<Vec<(usize, OutboxRow)>, StoreError> {
         Ok(Vec::new())
     }
 

@@ -1,11 +1,11 @@
 //! A connection to MySQL that is made again after an error.
 
-use super::{column, sql};
+use super::sql;
 use crate::outbox::config::OutboxConfig;
 use crate::outbox::store::{StoreError, within};
 use crate::outbox::tls;
 use delayq_service::config::ExposeSecret as _;
-use mysql_async::prelude::Queryable as _;
+use mysql_async::prelude::{FromValue, Queryable as _};
 use mysql_async::{ClientIdentity, Conn, Error, Opts, OptsBuilder, Params, Row, SslOpts};
 use std::time::Duration;
 
@@ -23,11 +23,11 @@ const OLDEST: [(&str, [u32; 3]); 2] = [("MariaDB", [10, 6, 0]), ("MySQL", [8, 0,
 /// A connection, made on demand.
 pub(super) struct Connection {
     config: OutboxConfig,
-    link: Option<Link>,
+    link: Option<MySqlLink>,
 }
 
 /// An open connection. Each statement is bounded: a database that hangs is an error.
-pub(super) struct Link {
+pub(super) struct MySqlLink {
     conn: Conn,
     limit: Duration,
 }
@@ -45,16 +45,16 @@ impl Connection {
     }
 
     /// The link; connects if needed.
-    pub(super) async fn open(&mut self) -> Result<&mut Link, StoreError> {
+    pub(super) async fn open(&mut self) -> Result<&mut MySqlLink, StoreError> {
         let link = match self.link.take() {
             Some(link) => link,
-            None => Link { conn: connect(&self.config).await?, limit: *self.config.deadline },
+            None => MySqlLink { conn: connect(&self.config).await?, limit: *self.config.deadline },
         };
         Ok(self.link.insert(link))
     }
 
     /// The present link.
-    pub(super) fn present(&mut self) -> Option<&mut Link> {
+    pub(super) fn present(&mut self) -> Option<&mut MySqlLink> {
         self.link.as_mut()
     }
 
@@ -64,9 +64,9 @@ impl Connection {
     }
 }
 
-// === impl Link ===
+// === impl MySqlLink ===
 
-impl Link {
+impl MySqlLink {
     /// The rows of a statement.
     pub(super) async fn rows(&mut self, statement: &str) -> Result<Vec<Row>, StoreError> {
         within(self.limit, async { self.conn.query(statement).await.map_err(failed) }).await
@@ -184,6 +184,14 @@ fn is_new_enough(version: &str) -> Result<(), String> {
         Err(format!("{name} {version} is too old: {a}.{b}.{c} or newer is needed"))
     } else {
         Ok(())
+    }
+}
+
+/// Takes a value out of a row.
+pub(super) fn column<T: FromValue>(row: &mut Row, at: usize) -> Result<T, StoreError> {
+    match row.take_opt(at) {
+        Some(Ok(value)) => Ok(value),
+        _ => Err(StoreError::Unfit(format!("column {at} of an answer is missing, or of another type"))),
     }
 }
 

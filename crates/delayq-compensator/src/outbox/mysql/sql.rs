@@ -1,6 +1,6 @@
 //! The statements.
 
-use crate::outbox::keeper::Page;
+use crate::outbox::keeper::AsidePage;
 use crate::outbox::row::{MAX_HEADERS, MAX_PAGE_BYTES, MAX_PAYLOAD};
 
 /// The bytes of a row's payload and headers.
@@ -118,7 +118,7 @@ pub(super) fn settled(seqs: &[u64]) -> String {
 }
 
 /// number, columns, reason, since, resting or not, of rows aside.
-pub(super) fn aside_rows(Page { resting, after, most, whole }: Page) -> String {
+pub(super) fn aside_rows(AsidePage { resting, after, most, whole }: AsidePage) -> String {
     let (bytes, columns) = match whole {
         true => (BYTES, columns(&format!("b.number <= {after}"))),
         false => ("0", columns_with("NULL", "NULL", "FALSE")),

@@ -1,44 +1,40 @@
 //! One turn: rows are read and deleted under the lock of the state.
 
-use super::{Link, MySql, column, sql};
-use crate::outbox::keeper::Page;
-use crate::outbox::row::Row;
-use crate::outbox::store::{StoreError, Taken, Verdict};
+use super::connection::{MySqlLink, column};
+use super::{MySql, TurnRows, sql};
+use crate::outbox::keeper::AsidePage;
+use crate::outbox::row::OutboxRow;
+use crate::outbox::store::{StoreError, TurnTaken};
+use crate::outcome::Outcome;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// The rows of a turn.
-#[derive(Debug)]
-pub(super) enum Turn {
-    /// Rows, by seq; `whole`: payloads and headers were read.
-    Rows { seqs: Vec<u64>, whole: bool },
-    /// Rows aside, by number.
-    Aside(Vec<u64>),
-}
 
 // === impl MySql ===
 
 impl MySql {
-    pub(super) async fn take_turn(&mut self, resting: bool) -> Result<Taken, StoreError> {
+    pub(super) async fn take_turn(&mut self, resting: bool) -> Result<TurnTaken, StoreError> {
         let (batch, most, tried_aside) = (self.config.batch, self.most, self.tried_aside);
         let unreadable = self.unreadable.take().filter(|_| !resting);
         let link = self.connect().await?;
         if !resting && link.first(sql::WAITS).await?.is_none() {
-            return Ok(Taken::Nothing);
+            return Ok(TurnTaken::Nothing);
         }
         link.run("START TRANSACTION").await?;
         if link.first(sql::TURN).await?.is_none() {
             link.run("ROLLBACK").await?;
-            return Ok(Taken::Busy);
+            return Ok(TurnTaken::Busy);
         }
         if let Some(why) = unreadable
             && let Some(mut first) = link.first(sql::FIRST).await?
         {
             let seqs = vec![column(&mut first, 0)?];
-            self.turn = Some(Turn::Rows { seqs, whole: false });
-            let row = Row { fault: Some(format!("the database cannot read it: {why}")), ..Row::default() };
-            return Ok(Taken::Turn(vec![row]));
+            self.turn = Some(TurnRows::Rows { seqs, whole: false });
+            let row = OutboxRow {
+                fault: Some(format!("the database cannot read it: {why}")),
+                ..OutboxRow::default()
+            };
+            return Ok(TurnTaken::Turn(vec![row]));
         }
-        let page = |after| Page { resting, after, most: batch.into(), whole: true };
+        let page = |after| AsidePage { resting, after, most: batch.into(), whole: true };
         let mut read = match resting {
             true => link.rows(&sql::aside_rows(page(tried_aside))).await?,
             false => match link.rows(&sql::next_rows(most)).await {
@@ -64,8 +60,9 @@ impl MySql {
         if !resting {
             self.most = (2 * self.most).min(batch.into());
         }
-        self.turn = Some(if resting { Turn::Aside(keys) } else { Turn::Rows { seqs: keys, whole: true } });
-        Ok(Taken::Turn(found))
+        self.turn =
+            Some(if resting { TurnRows::Aside(keys) } else { TurnRows::Rows { seqs: keys, whole: true } });
+        Ok(TurnTaken::Turn(found))
     }
 
     /// Reads fewer rows the next time, down to the single unreadable row, which is then set aside.
@@ -76,32 +73,32 @@ impl MySql {
         self.most = (self.most / 10).max(1);
     }
 
-    pub(super) async fn end_turn(&mut self, verdicts: Vec<Verdict>) -> Result<(), StoreError> {
+    pub(super) async fn end_turn(&mut self, outcomes: Vec<Outcome>) -> Result<(), StoreError> {
         let lost = || StoreError::Unreachable("the connection with the turn was lost".to_owned());
         let turn = self.turn.take().ok_or_else(lost)?;
         let link = self.connection.present().ok_or_else(lost)?;
         match turn {
-            Turn::Rows { seqs, whole } => settle_rows(link, &seqs, whole, verdicts).await?,
-            Turn::Aside(numbers) => settle_aside(link, &numbers, verdicts).await?,
+            TurnRows::Rows { seqs, whole } => settle_rows(link, &seqs, whole, outcomes).await?,
+            TurnRows::Aside(numbers) => settle_aside(link, &numbers, outcomes).await?,
         }
         link.run("COMMIT").await
     }
 }
 
 async fn settle_rows(
-    link: &mut Link,
+    link: &mut MySqlLink,
     seqs: &[u64],
     whole: bool,
-    verdicts: Vec<Verdict>,
+    outcomes: Vec<Outcome>,
 ) -> Result<(), StoreError> {
     let set_aside = sql::set_aside(whole);
     let (mut settled, mut done) = (Vec::with_capacity(seqs.len()), Vec::with_capacity(seqs.len()));
-    for (&seq, verdict) in seqs.iter().zip(verdicts) {
-        match verdict {
-            Verdict::Untried => break,
-            Verdict::Done => done.push(seq),
-            Verdict::Rejected(reason) => link.run_with(&set_aside, (false, reason, seq)).await?,
-            Verdict::Rests(reason) => link.run_with(&set_aside, (true, reason, seq)).await?,
+    for (&seq, outcome) in seqs.iter().zip(outcomes) {
+        match outcome {
+            Outcome::Hold(..) | Outcome::Untried => break,
+            Outcome::Done => done.push(seq),
+            Outcome::Reject(reason) => link.run_with(&set_aside, (false, reason, seq)).await?,
+            Outcome::Rest(_, reason) => link.run_with(&set_aside, (true, reason, seq)).await?,
         }
         settled.push(seq);
     }
@@ -110,7 +107,7 @@ async fn settle_rows(
 }
 
 /// Marks rejected rows as overtaken by later rows of the same messages.
-async fn overtake(link: &mut Link, done: &[u64], aside: bool) -> Result<(), StoreError> {
+async fn overtake(link: &mut MySqlLink, done: &[u64], aside: bool) -> Result<(), StoreError> {
     if done.is_empty() || link.first(sql::ANY_REJECTED).await?.is_none() {
         return Ok(());
     }
@@ -120,14 +117,18 @@ async fn overtake(link: &mut Link, done: &[u64], aside: bool) -> Result<(), Stor
     if numbers.is_empty() { Ok(()) } else { link.run(&sql::overtake(&numbers)).await }
 }
 
-async fn settle_aside(link: &mut Link, numbers: &[u64], verdicts: Vec<Verdict>) -> Result<(), StoreError> {
+async fn settle_aside(
+    link: &mut MySqlLink,
+    numbers: &[u64],
+    outcomes: Vec<Outcome>,
+) -> Result<(), StoreError> {
     let mut done = Vec::new();
-    for (&number, verdict) in numbers.iter().zip(verdicts) {
-        match verdict {
-            Verdict::Untried => {}
-            Verdict::Done => done.push(number),
-            Verdict::Rejected(reason) => link.run_with(sql::STILL_ASIDE, (false, reason, number)).await?,
-            Verdict::Rests(reason) => link.run_with(sql::STILL_ASIDE, (true, reason, number)).await?,
+    for (&number, outcome) in numbers.iter().zip(outcomes) {
+        match outcome {
+            Outcome::Hold(..) | Outcome::Untried => {}
+            Outcome::Done => done.push(number),
+            Outcome::Reject(reason) => link.run_with(sql::STILL_ASIDE, (false, reason, number)).await?,
+            Outcome::Rest(_, reason) => link.run_with(sql::STILL_ASIDE, (true, reason, number)).await?,
         }
     }
     overtake(link, &done, true).await?;
@@ -135,8 +136,8 @@ async fn settle_aside(link: &mut Link, numbers: &[u64], verdicts: Vec<Verdict>) 
 }
 
 /// The row of [`sql::next_rows`] or [`sql::aside_rows`].
-pub(super) fn row_of(found: &mut mysql_async::Row) -> Result<Row, StoreError> {
-    Ok(Row {
+pub(super) fn row_of(found: &mut mysql_async::Row) -> Result<OutboxRow, StoreError> {
+    Ok(OutboxRow {
         verb: column(found, 1)?,
         topic: column(found, 2)?,
         id: column(found, 3)?,

@@ -1,10 +1,10 @@
 //! An operator's work with an outbox in PostgreSQL.
 
+use super::Postgres;
+use super::connection::Param;
 use super::turn::{place_of, row_of};
-use super::{Param, Postgres};
-use crate::outbox::keeper::{AsideRow, Each, Keeper, Page};
-use crate::outbox::reconcile::RowKey;
-use crate::outbox::row::Row;
+use crate::outbox::keeper::{AsidePage, AsideRow, Each, Keeper};
+use crate::outbox::row::{OutboxRow, RowKey};
 use crate::outbox::store::{Books, SLOW, StoreError};
 use async_trait::async_trait;
 use delayq::UnixMillis;
@@ -48,7 +48,7 @@ impl Keeper for Postgres {
         Ok(Books { held, ..books })
     }
 
-    async fn aside(&mut self, page: Page) -> Result<Vec<AsideRow>, StoreError> {
+    async fn aside(&mut self, page: AsidePage) -> Result<Vec<AsideRow>, StoreError> {
         self.connect().await?;
         let statement = if page.whole { self.sql.aside_rows() } else { self.sql.aside_names() };
         let (after, most) = (number(page.after), i64::try_from(page.most).unwrap_or(i64::MAX));
@@ -76,7 +76,7 @@ impl Keeper for Postgres {
         link.each_row(&self.sql.kept(), &[(&since as _, Type::INT8)], each).await
     }
 
-    async fn rows_of(&mut self, keys: &[RowKey]) -> Result<Vec<(usize, Row)>, StoreError> {
+    async fn rows_of(&mut self, keys: &[RowKey]) -> Result<Vec<(usize, OutboxRow)>, StoreError> {
         let (txs, seqs): (Vec<i64>, Vec<i64>) = keys.iter().copied().unzip();
         let of = [(&txs as _, Type::INT8_ARRAY), (&seqs as _, Type::INT8_ARRAY)];
         let found = self.link()?.rows(&self.sql.rows(), &of).await?;

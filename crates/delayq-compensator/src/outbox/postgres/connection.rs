@@ -31,11 +31,11 @@ pub(super) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
 /// A connection, made on demand.
 pub(super) struct Connection {
     config: OutboxConfig,
-    link: Option<Link>,
+    link: Option<PostgresLink>,
 }
 
 /// An open connection. Each statement is bounded: a database that hangs is an error.
-pub(super) struct Link {
+pub(super) struct PostgresLink {
     client: Client,
     driver: JoinHandle<()>,
     limit: Duration,
@@ -54,17 +54,17 @@ impl Connection {
     }
 
     /// The link; connects if needed.
-    pub(super) async fn open(&mut self) -> Result<&Link, StoreError> {
+    pub(super) async fn open(&mut self) -> Result<&PostgresLink, StoreError> {
         if !self.is_open() {
             let (client, messages) = connect(&self.config).await?;
             let driver = tokio::spawn(drive(messages));
-            self.link = Some(Link { client, driver, limit: *self.config.deadline });
+            self.link = Some(PostgresLink { client, driver, limit: *self.config.deadline });
         }
         Ok(self.link.as_ref().expect("it was made where there was none"))
     }
 
     /// The present link.
-    pub(super) fn present(&self) -> Option<&Link> {
+    pub(super) fn present(&self) -> Option<&PostgresLink> {
         self.link.as_ref().filter(|link| !link.client.is_closed())
     }
 
@@ -87,9 +87,9 @@ impl Connection {
     }
 }
 
-// === impl Link ===
+// === impl PostgresLink ===
 
-impl Link {
+impl PostgresLink {
     /// Runs a statement.
     pub(super) async fn rows(&self, statement: &str, params: &[Param<'_>]) -> Result<Vec<Row>, StoreError> {
         let asked =
@@ -132,18 +132,18 @@ impl Link {
 }
 
 /// A hanging server would keep the connection if the driver waited for an answer.
-impl Drop for Link {
+impl Drop for PostgresLink {
     fn drop(&mut self) {
         self.driver.abort();
     }
 }
 
 /// The messages of a connection. Polling the connection drives the answers to the client.
-pub(super) type Messages =
+pub(super) type ServerMessages =
     Box<dyn FnMut(&mut Context<'_>) -> Poll<Option<Result<AsyncMessage, Error>>> + Send>;
 
 /// A client, and the messages of the connection.
-pub(super) async fn connect(config: &OutboxConfig) -> Result<(Client, Messages), StoreError> {
+pub(super) async fn connect(config: &OutboxConfig) -> Result<(Client, ServerMessages), StoreError> {
     let settings = settings(config).map_err(StoreError::Unfit)?;
     let mut connected = Err(StoreError::Unfit("`[outbox] url` names no host".to_owned()));
     for host in hosts(&settings) {
@@ -155,7 +155,7 @@ pub(super) async fn connect(config: &OutboxConfig) -> Result<(Client, Messages),
     connected
 }
 
-async fn connect_to(host: &Config, config: &OutboxConfig) -> Result<(Client, Messages), StoreError> {
+async fn connect_to(host: &Config, config: &OutboxConfig) -> Result<(Client, ServerMessages), StoreError> {
     if config.tls {
         let tls = tls::client(config.pem_files()).map_err(StoreError::Unfit)?;
         let made = host.connect(MakeRustlsConnect::new(tls)).await.map_err(|error| failed(&error))?;
@@ -197,7 +197,7 @@ fn hosts(all: &Config) -> Vec<Config> {
     (0..count).map(of).collect()
 }
 
-fn messages<S, T>(mut link: tokio_postgres::Connection<S, T>) -> Messages
+fn messages<S, T>(mut link: tokio_postgres::Connection<S, T>) -> ServerMessages
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -206,7 +206,7 @@ where
 }
 
 /// Drives a connection to the end. Errors reach the caller that waits for an answer.
-async fn drive(mut messages: Messages) {
+async fn drive(mut messages: ServerMessages) {
     while let Some(message) = poll_fn(&mut messages).await {
         if let Err(error) = message {
             tracing::debug!(%error, "the connection to the database of the outbox ended");

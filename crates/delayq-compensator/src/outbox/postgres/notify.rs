@@ -15,7 +15,7 @@ use tokio_postgres::{AsyncMessage, Client, Error};
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The messages of a connection.
-type Messages = dyn FnMut(&mut Context<'_>) -> Poll<Option<Result<AsyncMessage, Error>>> + Send;
+type ServerMessages = dyn FnMut(&mut Context<'_>) -> Poll<Option<Result<AsyncMessage, Error>>> + Send;
 
 /// Passes notices on, for ever.
 pub(in crate::outbox) async fn listen(config: OutboxConfig, notices: Notices) -> Infallible {
@@ -35,7 +35,7 @@ pub(in crate::outbox) async fn listen(config: OutboxConfig, notices: Notices) ->
 }
 
 /// Passes notices on until the connection ends.
-async fn hear(client: &Client, messages: &mut Messages, notices: &Notices) -> Result<(), Error> {
+async fn hear(client: &Client, messages: &mut ServerMessages, notices: &Notices) -> Result<(), Error> {
     let hearing = async {
         while let Some(message) = poll_fn(&mut *messages).await {
             if let AsyncMessage::Notification(_) = message? {

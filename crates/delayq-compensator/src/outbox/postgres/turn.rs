@@ -1,24 +1,18 @@
 //! One turn: rows are read and the progress is noted under the lock of the state.
 
+use super::connection::Param;
 use super::keys::{Key, MAX_KEYS, Window};
-use super::{Param, Postgres, Sql, is_of, no_progress};
-use crate::outbox::row::Row;
-use crate::outbox::store::{StoreError, Taken, Verdict};
+use super::sql::Sql;
+use super::{Postgres, TurnRows, is_of, no_progress};
+use crate::outbox::row::OutboxRow;
+use crate::outbox::store::{StoreError, TurnTaken};
+use crate::outcome::Outcome;
 use std::collections::VecDeque;
 use std::time::Duration;
 use tokio_postgres::types::Type;
 
-/// The rows of a turn.
-#[derive(Debug)]
-pub(super) enum Turn {
-    /// Rows of the window: the keys of existing rows, and the size of the page; `whole`: payloads and headers were read.
-    Rows { keys: Vec<Key>, page: usize, whole: bool },
-    /// Rows aside, by number.
-    Aside(Vec<i64>),
-}
-
 /// The settled part of the rows.
-pub(super) struct Progress {
+pub(super) struct WindowProgress {
     turn: i64,
     before: String,
     until: String,
@@ -30,21 +24,21 @@ pub(super) struct Progress {
 // === impl Postgres ===
 
 impl Postgres {
-    pub(super) async fn take_turn(&mut self, resting: bool) -> Result<Taken, StoreError> {
+    pub(super) async fn take_turn(&mut self, resting: bool) -> Result<TurnTaken, StoreError> {
         self.connect().await?;
         if !resting && !self.waits().await? {
-            return Ok(Taken::Nothing);
+            return Ok(TurnTaken::Nothing);
         }
         let Some(progress) = self.begin().await? else {
             self.link()?.batch("ROLLBACK").await?;
-            return Ok(Taken::Busy);
+            return Ok(TurnTaken::Busy);
         };
         let (turn, found) = match resting {
             true => self.rows_aside().await?,
             false => self.rows_of(&progress).await?,
         };
         self.turn = Some(turn);
-        Ok(Taken::Turn(found))
+        Ok(TurnTaken::Turn(found))
     }
 
     async fn waits(&self) -> Result<bool, StoreError> {
@@ -54,7 +48,7 @@ impl Postgres {
 
     /// Begins a turn, in a single round trip; `None`: another reader has the turn. Each turn compares the cluster, because
     /// another cluster may appear behind a pooler.
-    pub(super) async fn begin(&self) -> Result<Option<Progress>, StoreError> {
+    pub(super) async fn begin(&self) -> Result<Option<WindowProgress>, StoreError> {
         let link = self.link()?;
         let begin = Sql::begin(2 * self.config.deadline.as_millis());
         let (turn, progress) = (self.sql.turn(), self.sql.progress());
@@ -67,7 +61,7 @@ impl Postgres {
         let Some(turn) = turn.first() else { return Ok(None) };
         is_of(turn.get(1))?;
         let found = progress.first().ok_or_else(no_progress)?;
-        Ok(Some(Progress {
+        Ok(Some(WindowProgress {
             turn: found.get(0),
             before: found.get(1),
             until: found.get(2),
@@ -77,7 +71,7 @@ impl Postgres {
     }
 
     /// The next rows of the window.
-    async fn rows_of(&mut self, progress: &Progress) -> Result<(Turn, Vec<Row>), StoreError> {
+    async fn rows_of(&mut self, progress: &WindowProgress) -> Result<(TurnRows, Vec<OutboxRow>), StoreError> {
         let known = self
             .window
             .take()
@@ -89,8 +83,11 @@ impl Postgres {
         let unreadable = self.unreadable.take().filter(|(key, _)| window.keys.front() == Some(key));
         if let Some((key, why)) = unreadable {
             self.window = Some(window);
-            let row = Row { fault: Some(format!("the database cannot read it: {why}")), ..Row::default() };
-            return Ok((Turn::Rows { keys: vec![key], page: 1, whole: false }, vec![row]));
+            let row = OutboxRow {
+                fault: Some(format!("the database cannot read it: {why}")),
+                ..OutboxRow::default()
+            };
+            return Ok((TurnRows::Rows { keys: vec![key], page: 1, whole: false }, vec![row]));
         }
         let page = window.page(self.most);
         let (txs, seqs): (Vec<i64>, Vec<i64>) = page.iter().map(|key| (key.tx, key.seq)).unzip();
@@ -105,7 +102,7 @@ impl Postgres {
         self.most = (2 * self.most).min(self.config.batch.into());
         self.window = Some(window);
         let keys = found.iter().filter_map(|row| page.get(place_of(row)).copied()).collect();
-        Ok((Turn::Rows { keys, page: page.len(), whole: true }, found.iter().map(row_of).collect()))
+        Ok((TurnRows::Rows { keys, page: page.len(), whole: true }, found.iter().map(row_of).collect()))
     }
 
     /// Reads fewer rows the next time, down to the single unreadable row, which is then set aside.
@@ -116,8 +113,8 @@ impl Postgres {
         self.most = (page.len() / 10).max(1);
     }
 
-    async fn read_keys(&self, progress: &Progress) -> Result<Window, StoreError> {
-        let Progress { turn, before, until, seq, .. } = progress;
+    async fn read_keys(&self, progress: &WindowProgress) -> Result<Window, StoreError> {
+        let WindowProgress { turn, before, until, seq, .. } = progress;
         let of = [
             (before as _, Type::TEXT),
             (until as _, Type::TEXT),
@@ -140,14 +137,14 @@ impl Postgres {
     }
 
     /// The next rows that rest; after the last row, the first row again.
-    async fn rows_aside(&mut self) -> Result<(Turn, Vec<Row>), StoreError> {
+    async fn rows_aside(&mut self) -> Result<(TurnRows, Vec<OutboxRow>), StoreError> {
         let mut found = self.aside_after(self.tried_aside).await?;
         if found.is_empty() && self.tried_aside > 0 {
             found = self.aside_after(0).await?;
         }
         let numbers: Vec<i64> = found.iter().map(|row| row.get(0)).collect();
         self.tried_aside = numbers.last().copied().unwrap_or(0);
-        Ok((Turn::Aside(numbers), found.iter().map(row_of).collect()))
+        Ok((TurnRows::Aside(numbers), found.iter().map(row_of).collect()))
     }
 
     async fn aside_after(&self, number: i64) -> Result<Vec<tokio_postgres::Row>, StoreError> {
@@ -156,10 +153,12 @@ impl Postgres {
         self.link()?.rows(&self.sql.aside_rows(), &of).await
     }
 
-    pub(super) async fn end_turn(&mut self, verdicts: Vec<Verdict>) -> Result<(), StoreError> {
+    pub(super) async fn end_turn(&mut self, outcomes: Vec<Outcome>) -> Result<(), StoreError> {
         match self.turn.take() {
-            Some(Turn::Rows { keys, page, whole }) => self.settle_rows(&keys, (page, whole), verdicts).await,
-            Some(Turn::Aside(numbers)) => self.settle_aside(&numbers, verdicts).await,
+            Some(TurnRows::Rows { keys, page, whole }) => {
+                self.settle_rows(&keys, (page, whole), outcomes).await
+            }
+            Some(TurnRows::Aside(numbers)) => self.settle_aside(&numbers, outcomes).await,
             None => Err(StoreError::Unreachable("the connection with the turn was lost".to_owned())),
         }
     }
@@ -168,12 +167,12 @@ impl Postgres {
         &mut self,
         keys: &[Key],
         (page, whole): (usize, bool),
-        verdicts: Vec<Verdict>,
+        outcomes: Vec<Outcome>,
     ) -> Result<(), StoreError> {
         let Some(mut window) = self.window.take() else {
             return Err(StoreError::Unreachable("the window was lost".to_owned()));
         };
-        let passed = match keys.get(verdicts.len()) {
+        let passed = match keys.get(outcomes.len()) {
             None => page,
             Some(first) => window.keys.iter().position(|key| key == first).unwrap_or(0),
         };
@@ -182,7 +181,7 @@ impl Postgres {
             window.seq = last.seq;
         }
         let is_over = window.settle(passed);
-        let aside = Aside::of(keys, &verdicts);
+        let aside = Aside::of(keys, &outcomes);
         let (before, until, seq) = match is_over {
             true => (window.until.clone(), None, 0),
             false => (window.before.clone(), Some(window.until.clone()), window.seq),
@@ -195,7 +194,7 @@ impl Postgres {
             (&seq as _, Type::INT8),
             (&tx as _, Type::INT8),
         ];
-        let (txs, seqs) = done_of(keys, &verdicts);
+        let (txs, seqs) = done_of(keys, &outcomes);
         let done = [(&txs as _, Type::INT8_ARRAY), (&seqs as _, Type::INT8_ARRAY)];
         let (set_aside, advance) = (self.sql.set_aside(whole), self.sql.advance());
         let overtake = self.sql.overtake();
@@ -216,18 +215,18 @@ impl Postgres {
         Ok(())
     }
 
-    async fn settle_aside(&self, numbers: &[i64], verdicts: Vec<Verdict>) -> Result<(), StoreError> {
+    async fn settle_aside(&self, numbers: &[i64], outcomes: Vec<Outcome>) -> Result<(), StoreError> {
         let mut done = Vec::new();
         let (mut still, mut resting, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
-        for (&number, verdict) in numbers.iter().zip(verdicts) {
-            let (rests, reason) = match verdict {
-                Verdict::Done => {
+        for (&number, outcome) in numbers.iter().zip(outcomes) {
+            let (rests, reason) = match outcome {
+                Outcome::Done => {
                     done.push(number);
                     continue;
                 }
-                Verdict::Untried => continue,
-                Verdict::Rejected(reason) => (false, reason),
-                Verdict::Rests(reason) => (true, reason),
+                Outcome::Hold(..) | Outcome::Untried => continue,
+                Outcome::Reject(reason) => (false, reason),
+                Outcome::Rest(_, reason) => (true, reason),
             };
             still.push(number);
             resting.push(rests);
@@ -254,8 +253,8 @@ impl Postgres {
 }
 
 /// The rows that were carried out, as the arrays of a statement.
-fn done_of(keys: &[Key], verdicts: &[Verdict]) -> (Vec<i64>, Vec<i64>) {
-    let done = keys.iter().zip(verdicts).filter(|(_, verdict)| **verdict == Verdict::Done);
+fn done_of(keys: &[Key], outcomes: &[Outcome]) -> (Vec<i64>, Vec<i64>) {
+    let done = keys.iter().zip(outcomes).filter(|(_, outcome)| **outcome == Outcome::Done);
     done.map(|(key, _)| (key.tx, key.seq)).unzip()
 }
 
@@ -271,13 +270,13 @@ struct Aside {
 // === impl Aside ===
 
 impl Aside {
-    fn of(keys: &[Key], verdicts: &[Verdict]) -> Self {
+    fn of(keys: &[Key], outcomes: &[Outcome]) -> Self {
         let mut aside = Self::default();
-        for (key, verdict) in keys.iter().zip(verdicts) {
-            let (rests, reason) = match verdict {
-                Verdict::Rejected(reason) => (false, reason),
-                Verdict::Rests(reason) => (true, reason),
-                Verdict::Done | Verdict::Untried => continue,
+        for (key, outcome) in keys.iter().zip(outcomes) {
+            let (rests, reason) = match outcome {
+                Outcome::Reject(reason) => (false, reason),
+                Outcome::Rest(_, reason) => (true, reason),
+                Outcome::Done | Outcome::Hold(..) | Outcome::Untried => continue,
             };
             aside.tx.push(key.tx);
             aside.seq.push(key.seq);
@@ -303,8 +302,8 @@ pub(super) fn place_of(found: &tokio_postgres::Row) -> usize {
 }
 
 /// The row of [`Sql::rows`] or [`Sql::aside_rows`].
-pub(super) fn row_of(found: &tokio_postgres::Row) -> Row {
-    Row {
+pub(super) fn row_of(found: &tokio_postgres::Row) -> OutboxRow {
+    OutboxRow {
         verb: found.get(1),
         topic: found.get(2),
         id: found.get(3),

@@ -16,11 +16,11 @@ pub(crate) struct KafkaSink {
     /// Maximum wait of a record for its ack: shorter than the timeout of a call, so that no record is sent after its
     /// message was released.
     patience: Duration,
-    open: Mutex<Option<Open>>,
+    open: Mutex<Option<KafkaProducer>>,
 }
 
 #[derive(Clone)]
-struct Open {
+struct KafkaProducer {
     producer: ThreadedProducer<Reports>,
     words: KafkaWords,
 }
@@ -53,7 +53,7 @@ impl KafkaSink {
         Ok(settings)
     }
 
-    fn open(&self) -> Result<Open, String> {
+    fn open(&self) -> Result<KafkaProducer, String> {
         let mut slot = self.slot();
         if let Some(open) = slot.as_ref() {
             return Ok(open.clone());
@@ -61,14 +61,14 @@ impl KafkaSink {
         let reports = Reports::default();
         let words = reports.words.clone();
         let producer = ThreadedProducer::from_config_and_context(&self.settings()?, reports);
-        let open = Open { producer: producer.map_err(|error| error.to_string())?, words };
+        let open = KafkaProducer { producer: producer.map_err(|error| error.to_string())?, words };
         *slot = Some(open.clone());
         Ok(open)
     }
 
     /// Discards a producer that failed permanently (mismatched sequence numbers) or whose password was refused. The
     /// next call creates another.
-    fn forget_if_useless(&self, open: &Open) {
+    fn forget_if_useless(&self, open: &KafkaProducer) {
         if let Some((code, why)) = open.producer.client().fatal_error() {
             tracing::warn!(?code, why, "the Kafka producer failed permanently: creating a new one");
             *self.slot() = None;
@@ -77,7 +77,7 @@ impl KafkaSink {
         }
     }
 
-    fn slot(&self) -> MutexGuard<'_, Option<Open>> {
+    fn slot(&self) -> MutexGuard<'_, Option<KafkaProducer>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -114,14 +114,14 @@ impl Sink for KafkaSink {
 
     async fn close(&self) -> Result<(), String> {
         let open = self.slot().take();
-        let Some(Open { producer, .. }) = open else { return Ok(()) };
+        let Some(KafkaProducer { producer, .. }) = open else { return Ok(()) };
         let flushed = tokio::task::spawn_blocking(move || producer.flush(Duration::from_secs(1))).await;
         flushed.map_err(|panic| panic.to_string())?.map_err(|error| error.to_string())
     }
 }
 
 /// An immediate refusal is reported at once.
-fn send(open: &Open, parcel: &Parcel, pending: Box<Pending>) {
+fn send(open: &KafkaProducer, parcel: &Parcel, pending: Box<Pending>) {
     if let Err(why) = kafka_topic(&parcel.destination) {
         return pending.put(Outcome::rejected(why));
     }

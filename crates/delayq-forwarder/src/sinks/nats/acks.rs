@@ -25,18 +25,18 @@ pub(super) enum Ack {
 pub(super) struct Acks {
     prefix: String,
     next_call: AtomicU64,
-    calls: Calls,
+    calls: OpenPublications,
     reading: AbortHandle,
 }
 
 /// Dropping the call ignores later acks.
-pub(super) struct Call<'a> {
+pub(super) struct Publications<'a> {
     acks: &'a Acks,
     number: u64,
     pub(super) answers: Arc<Answers<Ack>>,
 }
 
-type Calls = Arc<Mutex<HashMap<u64, Arc<Answers<Ack>>>>>;
+type OpenPublications = Arc<Mutex<HashMap<u64, Arc<Answers<Ack>>>>>;
 
 #[derive(Deserialize)]
 struct Body {
@@ -52,16 +52,16 @@ impl Acks {
     pub(super) async fn start(client: &Client) -> Result<Self, SubscribeError> {
         let prefix = client.new_inbox();
         let subscriber = client.subscribe(format!("{prefix}.*.*")).await?;
-        let calls = Calls::default();
+        let calls = OpenPublications::default();
         let reading = tokio::spawn(read(subscriber, prefix.len() + 1, calls.clone())).abort_handle();
         Ok(Self { prefix, next_call: AtomicU64::new(0), calls, reading })
     }
 
-    pub(super) fn call(&self, count: usize) -> Call<'_> {
+    pub(super) fn call(&self, count: usize) -> Publications<'_> {
         let number = self.next_call.fetch_add(1, Ordering::Relaxed);
         let answers = Answers::new(count);
         lock(&self.calls).insert(number, Arc::clone(&answers));
-        Call { acks: self, number, answers }
+        Publications { acks: self, number, answers }
     }
 }
 
@@ -71,15 +71,15 @@ impl Drop for Acks {
     }
 }
 
-// === impl Call ===
+// === impl Publications ===
 
-impl Call<'_> {
+impl Publications<'_> {
     pub(super) fn reply(&self, index: usize) -> Subject {
         format!("{}.{}.{index}", self.acks.prefix, self.number).into()
     }
 }
 
-impl Drop for Call<'_> {
+impl Drop for Publications<'_> {
     fn drop(&mut self) {
         lock(&self.acks.calls).remove(&self.number);
     }
@@ -103,7 +103,7 @@ impl Ack {
 }
 
 /// The index begins at byte `index_at` of a subject.
-async fn read(mut subscriber: Subscriber, index_at: usize, calls: Calls) {
+async fn read(mut subscriber: Subscriber, index_at: usize, calls: OpenPublications) {
     // Acks arrive in the order of the publications: most belong to the same call as the previous ack.
     let mut last: Option<(u64, Arc<Answers<Ack>>)> = None;
     while let Some(message) = subscriber.next().await {

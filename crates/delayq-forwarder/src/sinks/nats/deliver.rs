@@ -26,11 +26,11 @@ pub(crate) struct NatsSink {
     config: NatsConfig,
     /// Shorter than the timeout of a call, so that this sink replaces a silent connection itself.
     patience: Duration,
-    open: Mutex<Option<Open>>,
+    open: Mutex<Option<NatsConnection>>,
 }
 
 #[derive(Clone)]
-struct Open {
+struct NatsConnection {
     client: Client,
     context: jetstream::Context,
     acks: Arc<Acks>,
@@ -38,7 +38,7 @@ struct Open {
 }
 
 /// With or without the id that deduplicates repeats.
-struct Load<'a> {
+struct Publishing<'a> {
     parcels: &'a [Parcel],
     indices: Vec<usize>,
     with_id: bool,
@@ -71,7 +71,7 @@ impl NatsSink {
         Self { config, patience: deadline.mul_f64(0.8), open: Mutex::new(None) }
     }
 
-    async fn open(&self) -> Result<Open, String> {
+    async fn open(&self) -> Result<NatsConnection, String> {
         let mut slot = self.open.lock().await;
         if let Some(open) = slot.as_ref() {
             return Ok(open.clone());
@@ -80,7 +80,7 @@ impl NatsSink {
         let options = self.options(refusals.clone()).await?;
         let client = self.config.access().connect(options).await?;
         let acks = Arc::new(Acks::start(&client).await.map_err(|error| error.to_string())?);
-        let open = Open { context: self.context(client.clone()), client, acks, refusals };
+        let open = NatsConnection { context: self.context(client.clone()), client, acks, refusals };
         *slot = Some(open.clone());
         Ok(open)
     }
@@ -108,21 +108,27 @@ impl NatsSink {
     }
 
     /// Publishes all parcels, then stores the outcome of each ack on arrival, up to a common deadline.
-    async fn deliver_acked(&self, open: &Open, parcels: &[Parcel], call: &Tracked<'_>) {
+    async fn deliver_acked(&self, open: &NatsConnection, parcels: &[Parcel], call: &Tracked<'_>) {
         let mut over = pin!(sleep(self.patience.mul_f64(0.9)));
         let mut dropped = Vec::new();
         let all = (0..parcels.len()).collect();
-        publish(open, Load { parcels, indices: all, with_id: true }, call, over.as_mut(), |index, ack| {
-            // A duplicate on the first delivery: the stream matched an earlier message with this id and content.
-            if ack == Ack::Duplicate && parcels[index].about.delivery <= 1 {
-                dropped.push(index);
-            } else {
-                call.put(index, outcome(ack));
-            }
-        })
+        publish(
+            open,
+            Publishing { parcels, indices: all, with_id: true },
+            call,
+            over.as_mut(),
+            |index, ack| {
+                // A duplicate on the first delivery: the stream matched an earlier message with this id and content.
+                if ack == Ack::Duplicate && parcels[index].about.delivery <= 1 {
+                    dropped.push(index);
+                } else {
+                    call.put(index, outcome(ack));
+                }
+            },
+        )
         .await;
         if !dropped.is_empty() {
-            let again = Load { parcels, indices: dropped, with_id: false };
+            let again = Publishing { parcels, indices: dropped, with_id: false };
             publish(open, again, call, over, |index, ack| call.put(index, outcome(ack))).await;
         }
     }
@@ -203,8 +209,8 @@ impl Sink for NatsSink {
 
 /// Hands out acks until the last ack or the deadline.
 async fn publish(
-    open: &Open,
-    load: Load<'_>,
+    open: &NatsConnection,
+    load: Publishing<'_>,
     call: &Tracked<'_>,
     mut over: Pin<&mut Sleep>,
     mut acked: impl FnMut(usize, Ack),

@@ -20,7 +20,7 @@ use tokio::time::{Instant, interval, sleep_until};
 const HOLD: Duration = Duration::from_millis(50);
 
 /// Topic, group and id of a message; the group is empty unless part of the name.
-type Name = (String, String, String);
+type MessageName = (String, String, String);
 
 /// An error tells why the parcel was not sent.
 pub(super) type Published = Result<PublisherConfirm, Outcome>;
@@ -32,7 +32,7 @@ pub(super) struct Confirms<'a> {
     missing: Vec<bool>,
     held: Vec<usize>,
     sure: Vec<usize>,
-    returned: HashMap<Name, Outcome>,
+    returned: HashMap<MessageName, Outcome>,
     failed: Vec<(usize, Outcome)>,
     whole: bool,
 }
@@ -139,7 +139,7 @@ impl<'a> Confirms<'a> {
     }
 }
 
-fn named(message: &BasicReturnMessage) -> Name {
+fn named(message: &BasicReturnMessage) -> MessageName {
     let text = |name: &str| match message.delivery.properties.headers().as_ref()?.inner().get(name)? {
         AMQPValue::LongString(text) => Some(text.to_string()),
         _ => None,

@@ -19,11 +19,11 @@ pub(crate) struct RabbitmqSink {
     config: RabbitmqConfig,
     /// Shorter than the timeout of a call, so that this sink replaces a silent connection itself.
     patience: Duration,
-    open: Mutex<Open>,
+    open: Mutex<Channels>,
 }
 
 #[derive(Default)]
-struct Open {
+struct Channels {
     connection: Option<Arc<Connection>>,
     free: Vec<Channel>,
 }
@@ -45,7 +45,7 @@ impl RabbitmqSink {
             Some(connection) => connection.clone(),
             None => {
                 let connection = Arc::new(self.config.access().connect("delayq-forwarder").await?);
-                *open = Open { connection: Some(connection.clone()), free: Vec::new() };
+                *open = Channels { connection: Some(connection.clone()), free: Vec::new() };
                 connection
             }
         };
@@ -105,7 +105,7 @@ impl Sink for RabbitmqSink {
         let mut open = self.open.lock().await;
         match channel {
             Some(channel) => open.free.push(channel),
-            None => *open = Open::default(),
+            None => *open = Channels::default(),
         }
     }
 

@@ -28,7 +28,7 @@ pub(crate) struct WebhookSink {
     free: Semaphore,
 }
 
-struct Call<'a> {
+struct WebhookCall<'a> {
     login: Login,
     parcels: &'a [Parcel],
     outcomes: &'a Outcomes,
@@ -67,7 +67,7 @@ impl WebhookSink {
 
     /// Posts unstarted parcels of a call, each when its turn comes. A parcel is not posted if its turn does
     /// not come in time or the endpoint has failed as a whole: a dead endpoint costs a single timeout per call.
-    async fn post_in_turn(&self, call: &Call<'_>) {
+    async fn post_in_turn(&self, call: &WebhookCall<'_>) {
         while Instant::now() < call.until && call.failure.get().is_none() {
             let Ok(free) = timeout_at(call.until, self.free.acquire()).await else { return };
             let index = call.next.fetch_add(1, Ordering::Relaxed);
@@ -130,8 +130,14 @@ impl Sink for WebhookSink {
             Err(why) => return outcomes.put_rest(&Outcome::down(why)),
         };
         let until = Instant::now() + self.deadline;
-        let call =
-            Call { login, parcels, outcomes, until, next: AtomicUsize::new(0), failure: OnceLock::new() };
+        let call = WebhookCall {
+            login,
+            parcels,
+            outcomes,
+            until,
+            next: AtomicUsize::new(0),
+            failure: OnceLock::new(),
+        };
         let at_once = parcels.len().min(usize::from(self.config.connections));
         join_all((0..at_once).map(|_| self.post_in_turn(&call))).await;
         outcomes.put_rest(&self.not_posted(call.failure.get()));

@@ -1,15 +1,15 @@
 //! Limits of tokens.
 
-use super::Ask;
+use super::ask::AdminRequest;
 use crate::lmstfy::keys::{self, Limit};
-use crate::lmstfy::reply::{self, Answer, Refusal, error, internal, refusal, said};
+use crate::lmstfy::reply::{self, JobReply, Refusal, error, internal, refusal, said};
 use axum::body::Body;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 /// In the order of lmstfy's fields.
 #[derive(Serialize)]
-struct Listed<'n> {
+struct ListedLimit<'n> {
     namespace: &'n str,
     token: String,
     limiter: Limit,
@@ -20,10 +20,10 @@ struct Set {
     limiter: Limit,
 }
 
-pub(super) async fn list(ask: &Ask) -> Answer {
+pub(super) async fn list(ask: &AdminRequest) -> JobReply {
     let limits = ask.lmstfy.keys.limits().await.map_err(internal)?;
-    let listed = |(key, note): &(keys::Key, keys::LimitNote)| {
-        serde_json::value::to_raw_value(&Listed {
+    let listed = |(key, note): &(keys::TokenKey, keys::LimitNote)| {
+        serde_json::value::to_raw_value(&ListedLimit {
             namespace: &key.namespace,
             token: of_pool(&key.pool, &note.shown),
             limiter: note.limit,
@@ -33,7 +33,7 @@ pub(super) async fn list(ask: &Ask) -> Answer {
     Ok(said(200, &all.map_err(internal)?))
 }
 
-pub(super) async fn get(ask: &Ask, namespace: &str, given: &str) -> Answer {
+pub(super) async fn get(ask: &AdminRequest, namespace: &str, given: &str) -> JobReply {
     let (pool, token) = keys::split(given);
     let key = ask.lmstfy.keys.find(pool, namespace, token).await.map_err(internal)?;
     match ask.lmstfy.keys.limit(&key).await.map_err(internal)? {
@@ -42,7 +42,12 @@ pub(super) async fn get(ask: &Ask, namespace: &str, given: &str) -> Answer {
     }
 }
 
-pub(super) async fn set(ask: &Ask, body: Body, (namespace, given): (&str, &str), replaces: bool) -> Answer {
+pub(super) async fn set(
+    ask: &AdminRequest,
+    body: Body,
+    (namespace, given): (&str, &str),
+    replaces: bool,
+) -> JobReply {
     let lmstfy = &ask.lmstfy;
     let (pool, token) = keys::split(given);
     let key = lmstfy.keys.find(pool, namespace, token).await.map_err(internal)?;
@@ -61,7 +66,7 @@ pub(super) async fn set(ask: &Ask, body: Body, (namespace, given): (&str, &str),
     Ok(said(if replaces { 200 } else { 201 }, &Set { limiter: limit }))
 }
 
-pub(super) async fn delete(ask: &Ask, namespace: &str, given: &str) -> Answer {
+pub(super) async fn delete(ask: &AdminRequest, namespace: &str, given: &str) -> JobReply {
     let (pool, token) = keys::split(given);
     let key = ask.lmstfy.keys.find(pool, namespace, token).await.map_err(internal)?;
     ask.lmstfy.keys.delete_limit(&key).await.map_err(internal)?;

@@ -1,11 +1,11 @@
 //! Tokens: shown once, and masked from then on.
 
-use super::Ask;
+use super::ask::AdminRequest;
 use crate::lmstfy::config::DEFAULT_POOL;
-use crate::lmstfy::keys::{self, Key};
+use crate::lmstfy::keys::{self, TokenKey};
 use crate::lmstfy::names::check_namespace;
 use crate::lmstfy::parameters::Parameters;
-use crate::lmstfy::reply::{Answer, Refusal, error, indented, internal, nothing};
+use crate::lmstfy::reply::{JobReply, Refusal, error, indented, internal, nothing};
 use axum::body::Body;
 use serde_json::{Map, Value, json};
 
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 const MIN_TOKEN: usize = 20;
 const MAX_NAMESPACE: usize = 255;
 
-pub(super) async fn list(ask: &Ask, namespace: &str) -> Answer {
+pub(super) async fn list(ask: &AdminRequest, namespace: &str) -> JobReply {
     let given = ask.query.text("pool").filter(|pool| !pool.is_empty());
     let pool = given.unwrap_or(DEFAULT_POOL);
     known(ask, pool)?;
@@ -24,7 +24,7 @@ pub(super) async fn list(ask: &Ask, namespace: &str) -> Answer {
     Ok(indented(200, &json!({ "tokens": tokens })))
 }
 
-pub(super) async fn add(ask: &Ask, body: Body, namespace: &str) -> Answer {
+pub(super) async fn add(ask: &AdminRequest, body: Body, namespace: &str) -> JobReply {
     let lmstfy = &ask.lmstfy;
     let is_form = ask
         .headers
@@ -53,7 +53,7 @@ pub(super) async fn add(ask: &Ask, body: Body, namespace: &str) -> Answer {
         return Err(error(400, "the namespace name was too long"));
     }
     check_namespace(namespace)?;
-    let key = Key::of(pool, namespace, token);
+    let key = TokenKey::of(pool, namespace, token);
     if !lmstfy.keys.add(&key, token, description).await.map_err(internal)? {
         return Err(error(400, "the token has already existed"));
     }
@@ -61,14 +61,14 @@ pub(super) async fn add(ask: &Ask, body: Body, namespace: &str) -> Answer {
     Ok(indented(201, &json!({ "token": shown })))
 }
 
-pub(super) async fn delete(ask: &Ask, namespace: &str, given: &str) -> Answer {
+pub(super) async fn delete(ask: &AdminRequest, namespace: &str, given: &str) -> JobReply {
     let (pool, token) = keys::split(given);
     let key = ask.lmstfy.keys.find(pool, namespace, token).await.map_err(internal)?;
     ask.lmstfy.keys.delete(&key).await.map_err(internal)?;
     Ok(nothing())
 }
 
-fn known(ask: &Ask, pool: &str) -> Result<(), Refusal> {
+fn known(ask: &AdminRequest, pool: &str) -> Result<(), Refusal> {
     if ask.lmstfy.pools.contains_key(pool) {
         return Ok(());
     }

@@ -1,7 +1,7 @@
 //! Any record is read or refused with a reason, and every read of the same record gives the same result.
 
 use super::{AT, NOW, read};
-use crate::intake::record::Record;
+use crate::intake::record::BrokerRecord;
 use delayq::{Topic, UnixMillis};
 use delayq_tests::mutation;
 use fastrand::Rng;
@@ -55,7 +55,7 @@ fn records_answer(cases: u64) {
     assert!(taken > cases / 100, "nearly no record was read");
 }
 
-fn record(rng: &mut Rng) -> Record {
+fn record(rng: &mut Rng) -> BrokerRecord {
     let mut headers = Vec::new();
     for _ in 0..rng.usize(0..6) {
         let (name, value) = HEADERS[rng.usize(..HEADERS.len())];
@@ -71,5 +71,5 @@ fn record(rng: &mut Rng) -> Record {
     let body = if rng.bool() { DOCUMENT.to_vec() } else { mutation::bytes(rng, DOCUMENT) };
     let at = [None, Some(AT), Some(UnixMillis::new(rng.u64(..)))][rng.usize(..3)];
     let id = rng.bool().then(|| mutation::text(rng, "own-1", &PIECES));
-    Record { headers, body, at, id, is_repeat: rng.bool(), ..Record::default() }
+    BrokerRecord { headers, body, at, id, is_repeat: rng.bool(), ..BrokerRecord::default() }
 }

@@ -1,8 +1,8 @@
-//! The board: every lane, and the lane of each topic.
+//! The lanes: every lane, and the lane of each topic.
 
-use super::Forwarder;
+use super::built::Built;
 use crate::circuit::CircuitSettings;
-use crate::destinations::Target;
+use crate::destinations::SinkTarget;
 use crate::lane::{Lane, NamedSink};
 use crate::lane_state::LaneState;
 use crate::routes::{Route, Routes};
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
-pub(super) struct Board {
+pub(super) struct LaneTable {
     pub(super) lanes: Vec<LaneState>,
     pub(super) turn: usize,
     shards: Vec<ShardId>,
@@ -21,7 +21,7 @@ pub(super) struct Board {
     topics: BTreeMap<Topic, Option<LaneTopic>>,
     sinks: BTreeMap<String, Arc<NamedSink>>,
     routes: Routes,
-    checked: BTreeSet<Target>,
+    checked: BTreeSet<SinkTarget>,
     circuit: CircuitSettings,
     stats: Stats,
 }
@@ -32,27 +32,27 @@ struct LaneTopic {
     topic: usize,
 }
 
-// === impl Board ===
+// === impl LaneTable ===
 
-impl Board {
+impl LaneTable {
     /// Only for topics that routes name outright. Other lanes appear with the first message of a topic.
-    pub(super) fn new(forwarder: &Forwarder) -> Self {
-        let mut board = Self {
+    pub(super) fn new(built: &Built) -> Self {
+        let mut table = Self {
             lanes: Vec::new(),
             turn: 0,
-            shards: forwarder.growth.shards().shards().collect(),
+            shards: built.growth.shards().shards().collect(),
             numbers: HashMap::new(),
             topics: BTreeMap::new(),
-            sinks: forwarder.sinks.clone(),
-            routes: forwarder.routes.clone(),
-            checked: forwarder.checked.clone(),
-            circuit: forwarder.settings.forwarder.circuit(),
-            stats: forwarder.stats.clone(),
+            sinks: built.sinks.clone(),
+            routes: built.routes.clone(),
+            checked: built.checked.clone(),
+            circuit: built.settings.forwarder.circuit(),
+            stats: built.stats.clone(),
         };
-        for topic in board.routes.exact_topics().collect::<Vec<_>>() {
-            board.find(&topic);
+        for topic in table.routes.exact_topics().collect::<Vec<_>>() {
+            table.find(&topic);
         }
-        board
+        table
     }
 
     pub(super) fn shards(&self) -> &[ShardId] {
@@ -114,7 +114,7 @@ impl Board {
             None => {
                 let sink = self.sinks[&route.config.sink].clone();
                 let lane = Lane::new(sink, &route, self.circuit, self.stats.clone());
-                let target = Target { sink: route.config.sink.clone(), destination: lane.fixed.clone() };
+                let target = SinkTarget { sink: route.config.sink.clone(), destination: lane.fixed.clone() };
                 if self.checked.contains(&target) {
                     lane.mark_checked();
                 } else {
