@@ -1,38 +1,30 @@
 //! The admin: inspects and operates a deployment.
 
 mod audit;
-mod auditor;
 mod deleting;
 mod deployment;
-mod entries;
 mod finding;
-mod glance;
 mod growing;
 mod history;
 mod horizon;
 mod identifying;
+mod key_scan;
 mod listeners;
 mod listing;
 mod moving;
 mod namespaces;
 mod notes;
-mod paced;
-mod pages;
 mod policies;
 mod promoting;
-mod queues;
-mod repair;
 mod replaying;
-mod retaining;
-mod scanning;
 mod seeing;
 mod signing;
-mod stuck;
-mod sweep;
 mod training;
 mod walking;
 
-pub use audit::Audit;
+pub use audit::{
+    Audit, Drift, Finding, FindingKind, Repaired, Sweep, Swept, SweptFault, SweptMending, Uncounted,
+};
 pub use deleting::TopicDeletion;
 pub use growing::{GrowthReport, GrowthStep};
 pub use history::History;
@@ -40,11 +32,8 @@ pub use horizon::Horizon;
 pub use listing::{ListCursor, ListedPage, Listing};
 pub use moving::{MoveReport, MoveStep};
 pub use promoting::PromoteOptions;
-pub use repair::Repaired;
 pub use replaying::ReplayOptions;
 pub use seeing::{Seen, Unseen};
-pub use stuck::{Drift, Finding, FindingKind, Uncounted};
-pub use sweep::{Sweep, Swept, SweptFault, SweptMending};
 pub use training::Trained;
 pub use walking::{Walk, WalkCursor};
 

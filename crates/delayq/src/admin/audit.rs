@@ -1,13 +1,27 @@
 //! Audits a deployment in use: checks that every message is reachable, and that every entry has a message.
 
+mod bucket_entries;
+mod findings;
+mod first_check;
+pub(super) mod paced_calls;
+mod ready_queues;
+mod repair;
+mod retention;
+mod sorted_sets;
+mod sweep;
+mod walk;
+
+pub use findings::{Drift, Finding, FindingKind, Uncounted};
+pub use repair::Repaired;
+pub use sweep::{Sweep, Swept, SweptFault, SweptMending};
+
 use super::Admin;
-use super::auditor::Auditor;
-use super::paced::Paced;
-use crate::admin::stuck::{Drift, Finding, Uncounted};
 use crate::error::Error;
+use paced_calls::PacedCalls;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use walk::AuditWalk;
 
 /// The result of an audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -46,13 +60,13 @@ impl Admin {
         let mut audit = Audit::default();
         // In a missing shard, nothing would look wrong.
         self.overview().await?;
-        let mut auditor = Auditor::new(Paced::new(self.client.clone(), 1.0), None);
+        let mut walk = AuditWalk::new(PacedCalls::new(self.client.clone(), 1.0), None);
         if !self.unseen.is_empty() {
             let nodes = self.client.calls.by_node(&self.shards()).await?.into_iter();
             let nodes = nodes.map(|(link, _)| link.address().to_owned()).collect();
-            auditor = auditor.leaving_out(Arc::clone(&self.unseen), nodes);
+            walk = walk.leaving_out(Arc::clone(&self.unseen), nodes);
         }
-        while let Some(page) = auditor.next().await? {
+        while let Some(page) = walk.next().await? {
             audit.looked_at += page.looked_at;
             audit.entries += page.entries;
             audit.findings.extend(page.findings);

@@ -16,7 +16,7 @@ mod replication;
 mod twice;
 
 use super::Admin;
-use super::scanning::KeyScan;
+use crate::admin::key_scan::KeyScan;
 use crate::clock;
 use crate::error::Error;
 use crate::link::Link;

@@ -1,8 +1,9 @@
 //! Mends the findings of an audit, while the deployment is in use.
 
-use super::paced::Paced;
-use super::{Admin, Audit};
-use crate::admin::stuck::{Finding, FindingKind};
+use super::Audit;
+use super::findings::{Finding, FindingKind};
+use super::paced_calls::PacedCalls;
+use crate::admin::Admin;
 use crate::error::Error;
 use delayq_core::limits::MAX_IDS_A_CALL;
 use delayq_core::shard::ShardId;
@@ -50,7 +51,7 @@ impl Admin {
     }
 
     async fn mend(&self, repaired: &mut Repaired) -> Result<(), Error> {
-        let mut redis = Paced::new(self.client.clone(), 1.0);
+        let mut redis = PacedCalls::new(self.client.clone(), 1.0);
         let mut shards: BTreeMap<ShardId, Vec<Finding>> = BTreeMap::new();
         for finding in std::mem::take(&mut repaired.left.findings) {
             shards.entry(finding.shard).or_default().push(finding);
@@ -74,9 +75,9 @@ impl Admin {
     }
 }
 
-// === impl Paced ===
+// === impl PacedCalls ===
 
-impl Paced {
+impl PacedCalls {
     /// Mends the findings in a shard that are still present: one answer for each finding.
     pub(super) async fn mend(&mut self, shard: ShardId, findings: &[Finding]) -> Result<Vec<Mending>, Error> {
         let mut answers = Vec::with_capacity(findings.len());
