@@ -89,7 +89,7 @@ fn client(url: String) -> Client {
 /// Whether the shards answer this client.
 async fn asked(client: &Client) -> Result<(), Error> {
     let shards: Vec<_> = client.shards().shards().collect();
-    within("a call", LONG, Admin::new(client.clone()).overview_of(&shards)).await.remove(0).map(drop)
+    within("a call", LONG, Admin::new(client.clone()).shards().overview_of(&shards)).await.remove(0).map(drop)
 }
 
 /// Whether the deadline ended it.

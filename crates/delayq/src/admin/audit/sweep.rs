@@ -1,10 +1,10 @@
 //! Sweeps: audits and mends in one pass, for no more than a share of Redis's time.
 
+use super::AuditAdmin;
 use super::bucket_entries::BucketEntries;
 use super::findings::{Drift, Finding, FindingKind};
 use super::paced_calls::PacedCalls;
 use super::walk::{AuditWalk, Page};
-use crate::admin::Admin;
 use crate::error::Error;
 use crate::options::SHARE;
 use delayq_core::shard::ShardId;
@@ -16,7 +16,7 @@ use std::mem;
 /// The kind of a counter that differs from the actual number.
 const COUNTER: &str = "counter";
 
-/// Repeated walks over a deployment in use: every message, entry and counter. See [`Admin::sweep`].
+/// Repeated walks over a deployment in use: every message, entry and counter. See [`AuditAdmin::sweep`].
 ///
 /// **A counter is mended once two walks in a row found the same error.** A message that got stuck behind the first walk
 /// makes the counters of the topic look wrong; the second walk finds that message instead.
@@ -229,14 +229,14 @@ impl Open {
     }
 }
 
-// === impl Admin ===
+// === impl AuditAdmin ===
 
-impl Admin {
+impl AuditAdmin<'_> {
     /// Begins a sweep: an audit that mends each finding, and purges dead letters beyond the retention limits of the
     /// topic. With `mends` false, the sweep only reports. The calls take no more than a `share` of the time, network
     /// time included: from 0.000001 to 1, which means without a pause.
-    pub fn sweep(&self, share: f64, mends: bool) -> Sweep {
-        let redis = PacedCalls::new(self.client.clone(), share);
+    pub fn sweep(self, share: f64, mends: bool) -> Sweep {
+        let redis = PacedCalls::new(self.admin.client.clone(), share);
         let turn = fastrand::u64(..);
         let walk = AuditWalk::new(redis.clone(), Some(BucketEntries::new(turn)));
         Sweep { redis, walk, turn, open: None, mends, off: Off::new(), off_before: Off::new() }

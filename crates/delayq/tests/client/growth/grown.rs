@@ -46,7 +46,7 @@ impl Grown {
     }
 
     pub(crate) async fn grow(&self, to: u16) -> GrowthReport {
-        self.admin().grow(count(to), |_| {}).await.unwrap()
+        self.admin().shards().grow(count(to), |_| {}).await.unwrap()
     }
 
     /// The n-th message: every other one is in a group.
@@ -69,7 +69,7 @@ impl Grown {
     /// The layout of each of this many shards; empty if it does not exist.
     pub(crate) async fn layouts(&self, shards: u16) -> Vec<String> {
         let shards: Vec<ShardId> = (0..shards).map(ShardId::new).collect();
-        let found = Admin::new(self.client.clone()).shard_layouts(&shards).await.into_iter();
+        let found = Admin::new(self.client.clone()).shards().layouts(&shards).await.into_iter();
         found.map(|layout| layout.unwrap().map_or(String::new(), |found| found.layout.to_string())).collect()
     }
 

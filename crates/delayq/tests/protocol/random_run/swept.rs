@@ -42,7 +42,7 @@ impl Run {
 
     /// How many faults a sweep found and mended.
     async fn sweep(&mut self) -> Result<usize, String> {
-        let (mut sweep, mut found) = (self.admin.sweep(1.0, true), 0);
+        let (mut sweep, mut found) = (self.admin.audit().sweep(1.0, true), 0);
         for walk in 1..=WALKS {
             let mut faults = Vec::new();
             while let Some(step) = sweep.next().await.map_err(|error| error.to_string())? {

@@ -109,7 +109,7 @@ impl Scene {
 
     /// What an audit found, without consequential findings.
     pub(super) async fn found(&self) -> (Audit, BTreeSet<(FindingKind, String)>) {
-        let audit = self.admin.audit(|_| {}).await.unwrap();
+        let audit = self.admin.audit().run(|_| {}).await.unwrap();
         let found = audit.findings.iter().map(|found| {
             let id = found.id.trim_end_matches(|c: char| c == '-' || c.is_ascii_digit());
             (found.kind, format!("{} {id}", found.index))
@@ -120,7 +120,7 @@ impl Scene {
 
     /// What a sweep over everything found.
     pub(super) async fn swept(&self, mends: bool) -> Vec<SweptFault> {
-        swept_by(&mut self.admin.sweep(1.0, mends)).await
+        swept_by(&mut self.admin.audit().sweep(1.0, mends)).await
     }
 
     /// Lets the rest run its course in normal operation; returns the delivered ids.
