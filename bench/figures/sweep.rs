@@ -21,7 +21,7 @@ impl Bench {
         let due = prepared.redis_ms().await? + Duration::from_secs(30 * 24 * 3600);
         prepared.fill(MESSAGES, due, HOURS * 3_600_000).await?;
         let (before, began) = (redis_cpu(&mut prepared.bare).await?, Instant::now());
-        let mut sweep = Admin::new(prepared.client.clone()).sweep(SHARE, true);
+        let mut sweep = Admin::new(prepared.client.clone()).audit().sweep(SHARE, true);
         let mut looked_at = 0;
         while let Some(swept) = sweep.next().await? {
             looked_at += swept.looked_at;

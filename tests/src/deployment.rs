@@ -94,7 +94,7 @@ pub async fn lives(client: &Client, admin: &Admin, producer: &Producer, topic: &
     consumer.stop().await;
     let numbers = admin.count(topic).await.expect("the books");
     assert_eq!((numbers.delivered, numbers.leased + numbers.ready + numbers.delayed), (200, 0));
-    let audit = admin.audit(|_| {}).await.expect("an audit");
+    let audit = admin.audit().run(|_| {}).await.expect("an audit");
     assert!(audit.findings.is_empty() && audit.drifts.is_empty(), "{audit:?}");
 }
 

@@ -259,8 +259,8 @@ pub async fn check_topic(admin: &Admin, topic: &Topic) -> Result<(), Fault> {
 /// # Errors
 /// Redis cannot be used, or the deployment does not exist.
 pub async fn redis_now(admin: &Admin) -> Result<UnixMillis, Fault> {
-    let first = admin.shards().into_iter().next().expect("a deployment has at least one shard");
-    let mut overviews = admin.overview_of(&[first]).await;
+    let first = admin.shards().all().into_iter().next().expect("a deployment has at least one shard");
+    let mut overviews = admin.shards().overview_of(&[first]).await;
     let overview = overviews.pop().expect("one answer for one shard").map_err(of_core)?;
     Ok(overview.now.millis())
 }

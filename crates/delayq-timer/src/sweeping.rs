@@ -36,7 +36,7 @@ impl Sweeping {
         if every.is_zero() {
             return;
         }
-        let mut sweep = self.admin.sweep(self.config.share, !self.config.dry_run);
+        let mut sweep = self.admin.audit().sweep(self.config.share, !self.config.dry_run);
         // Not at once: a fleet that starts has other work to do.
         let mut due = Instant::now() + every.mul_f64(0.5 + fastrand::f64() / 2.0);
         while turn.wait_for(|mine| *mine).await.is_ok() {

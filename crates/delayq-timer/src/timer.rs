@@ -192,7 +192,7 @@ async fn other_owner(
 /// or is not in the map.
 fn is_of_its_node(client: &Client, shard: ShardId, error: &Error) -> bool {
     match error {
-        Error::Uninitialised(_) => Admin::new(client.clone()).has_nodes(),
+        Error::Uninitialised(_) => Admin::new(client.clone()).nodes().are_several(),
         Error::Deployment(_) => client.nodes().is_some_and(|map| map.node(shard).is_none()),
         error => error.is_outage(),
     }

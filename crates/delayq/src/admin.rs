@@ -1,50 +1,40 @@
 //! The admin: inspects and operates a deployment.
 
 mod audit;
-mod auditor;
 mod deleting;
 mod deployment;
-mod entries;
 mod finding;
-mod glance;
-mod growing;
 mod history;
 mod horizon;
 mod identifying;
-mod listeners;
+mod key_scan;
 mod listing;
-mod moving;
 mod namespaces;
+mod nodes;
 mod notes;
-mod paced;
-mod pages;
 mod policies;
 mod promoting;
-mod queues;
-mod repair;
 mod replaying;
-mod retaining;
-mod scanning;
 mod seeing;
+mod shards;
 mod signing;
-mod stuck;
-mod sweep;
 mod training;
 mod walking;
+mod workers;
 
-pub use audit::Audit;
+pub use audit::{
+    Audit, AuditAdmin, Drift, Finding, FindingKind, Repaired, Sweep, Swept, SweptFault, SweptMending,
+    Uncounted,
+};
 pub use deleting::TopicDeletion;
-pub use growing::{GrowthReport, GrowthStep};
 pub use history::History;
 pub use horizon::Horizon;
 pub use listing::{ListCursor, ListedPage, Listing};
-pub use moving::{MoveReport, MoveStep};
+pub use nodes::NodesAdmin;
 pub use promoting::PromoteOptions;
-pub use repair::Repaired;
 pub use replaying::ReplayOptions;
 pub use seeing::{Seen, Unseen};
-pub use stuck::{Drift, Finding, FindingKind, Uncounted};
-pub use sweep::{Sweep, Swept, SweptFault, SweptMending};
+pub use shards::{GrowthReport, GrowthStep, MoveReport, MoveStep, ShardsAdmin};
 pub use training::Trained;
 pub use walking::{Walk, WalkCursor};
 
@@ -64,6 +54,7 @@ pub use delayq_core::verbs::promote::{Promotable, Promoted};
 pub use delayq_core::verbs::purge::Purged;
 pub use delayq_core::verbs::replay::{ReplayTerms, Replayed};
 
+use crate::calls::Calls;
 use crate::client::Client;
 use crate::error::Error;
 use crate::topology::NodeMap;
@@ -155,21 +146,6 @@ impl Admin {
         Ok(Self { without: Arc::new(without), ..self.clone() })
     }
 
-    /// Returns the known shards of the deployment in order, without the shards that are left out.
-    pub fn shards(&self) -> Vec<ShardId> {
-        self.client.shards().shards().filter(|&shard| !self.leaves_out(shard)).collect()
-    }
-
-    /// Returns the nodes that are left out.
-    pub fn nodes_left_out(&self) -> impl Iterator<Item = &NodeName> {
-        self.without.iter()
-    }
-
-    /// Returns the shards that are left out, in order.
-    pub fn left_out(&self) -> Vec<ShardId> {
-        self.client.shards().shards().filter(|&shard| self.leaves_out(shard)).collect()
-    }
-
     fn leaves_out(&self, shard: ShardId) -> bool {
         let of_a_node =
             || self.client.calls.nodes().name(shard).is_some_and(|node| self.without.contains(node));
@@ -187,30 +163,6 @@ impl Admin {
             total.add(&self.count_in(shard, topic).await?);
         }
         Ok(total)
-    }
-
-    /// Reads the overview of every shard.
-    ///
-    /// # Errors
-    /// Redis cannot be used.
-    pub async fn overview(&self) -> Result<Vec<(ShardId, Overview)>, Error> {
-        let (mut all, mut shards) = (Vec::new(), self.every_shard().await?);
-        loop {
-            let some: Vec<ShardId> = std::iter::from_fn(|| shards.next()).collect();
-            if some.is_empty() {
-                return Ok(all);
-            }
-            let overviews = self.overview_of(&some).await;
-            for (shard, overview) in some.into_iter().zip(overviews) {
-                all.push((shard, overview?));
-            }
-        }
-    }
-
-    /// Reads the overviews of these shards in one round trip, at a cost that does not grow with the number of messages.
-    pub async fn overview_of(&self, shards: &[ShardId]) -> Vec<Result<Overview, Error>> {
-        let calls = shards.iter().map(|&shard| overview::request(shard)).collect();
-        self.client.calls.ask_all(calls, overview::read).await
     }
 
     async fn count_in(&self, shard: ShardId, topic: &Topic) -> Result<Numbers, Error> {
@@ -235,22 +187,9 @@ impl Admin {
     pub async fn topics(&self) -> Result<Vec<Topic>, Error> {
         let (mut topics, mut shards) = (BTreeSet::new(), self.every_shard().await?);
         while let Some(shard) = shards.next() {
-            topics.extend(self.topics_in(shard).await?);
+            topics.extend(topics_in(&self.client.calls, shard).await?);
         }
         Ok(topics.into_iter().collect())
-    }
-
-    async fn topics_in(&self, shard: ShardId) -> Result<BTreeSet<Topic>, Error> {
-        let (mut topics, mut from) = (BTreeSet::new(), None);
-        loop {
-            let call = overview::topics(shard, from);
-            let page = self.client.calls.ask(call, overview::read_topics).await?;
-            topics.extend(page.topics.into_iter().map(|here| here.topic));
-            from = page.next;
-            if from.is_none() {
-                return Ok(topics);
-            }
-        }
     }
 
     /// Counts the delayed messages of a topic by due time, in intervals of `width` (a minute to an hour, a divisor of
@@ -316,6 +255,20 @@ impl Admin {
             }
         }
         Ok(purged)
+    }
+}
+
+/// Returns the topics in one shard.
+async fn topics_in(calls: &Calls, shard: ShardId) -> Result<BTreeSet<Topic>, Error> {
+    let (mut topics, mut from) = (BTreeSet::new(), None);
+    loop {
+        let call = overview::topics(shard, from);
+        let page = calls.ask(call, overview::read_topics).await?;
+        topics.extend(page.topics.into_iter().map(|here| here.topic));
+        from = page.next;
+        if from.is_none() {
+            return Ok(topics);
+        }
     }
 }
 

@@ -237,7 +237,7 @@ impl<S: Scene> Run<S> {
                 .await;
             }
         }
-        let audit = self.admin.audit(|_| {}).await.expect("an audit");
+        let audit = self.admin.audit().run(|_| {}).await.expect("an audit");
         assert!(audit.findings.is_empty() && audit.drifts.is_empty(), "{audit:?}");
     }
 }

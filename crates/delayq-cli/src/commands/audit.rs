@@ -126,7 +126,7 @@ async fn audit_bodies(context: &Context) -> Result<(), Fault> {
 
 pub(super) async fn audited(context: &Context) -> Result<Audited, Fault> {
     let bar = if context.output.lively { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
-    let audit = context.admin().audit(|looked_at| bar.set_position(looked_at)).await;
+    let audit = context.admin().audit().run(|looked_at| bar.set_position(looked_at)).await;
     bar.finish_and_clear();
     audit.map_err(of_core)
 }

@@ -97,8 +97,8 @@ impl Backup {
         for topic in &self.topics {
             check_topic(&admin, topic).await?;
         }
-        let first: Vec<_> = admin.shards().into_iter().take(1).collect();
-        let overview = admin.overview_of(&first).await.pop().expect("a shard is not left out");
+        let first: Vec<_> = admin.shards().all().into_iter().take(1).collect();
+        let overview = admin.shards().overview_of(&first).await.pop().expect("a shard is not left out");
         let begin = Begin {
             format: FORMAT,
             namespace: context.config.deployment.namespace.to_string(),
@@ -157,7 +157,7 @@ impl BackupRun<'_> {
         self.write(&Record::Backup(self.begin.clone()))?;
         let (admin, mut dictionaries) = (self.admin.clone(), BTreeSet::new());
         // A topic's rate is the sum of equal parts, a part for each shard.
-        let (here, left_out) = (admin.shards().len() as f64, admin.left_out().len() as f64);
+        let (here, left_out) = (admin.shards().all().len() as f64, admin.shards().left_out().len() as f64);
         for topic in admin.topics().await.map_err(of_core)? {
             if !self.begin.topics.is_empty() && !self.begin.topics.iter().any(|one| one == topic.as_str()) {
                 continue;
@@ -190,11 +190,11 @@ impl BackupRun<'_> {
     }
 
     fn leave_out(&mut self) -> Result<(), Fault> {
-        let nodes: Vec<String> = self.admin.nodes_left_out().map(NodeName::to_string).collect();
+        let nodes: Vec<String> = self.admin.nodes().left_out().map(NodeName::to_string).collect();
         if nodes.is_empty() {
             return Ok(());
         }
-        let shards = self.admin.left_out().into_iter().collect::<ShardRanges>().to_string();
+        let shards = self.admin.shards().left_out().into_iter().collect::<ShardRanges>().to_string();
         self.left_out = LeftOut { nodes, shards };
         self.write(&Record::LeftOut(self.left_out.clone()))?;
         let sentence = self.left_out.sentence();

@@ -40,7 +40,7 @@ impl Repair {
             });
         }
         let bar = if context.output.lively { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
-        let repaired = context.admin().repair(audit, |looked_at| bar.set_position(looked_at)).await;
+        let repaired = context.admin().audit().repair(audit, |looked_at| bar.set_position(looked_at)).await;
         bar.finish_and_clear();
         let repaired = repaired.map_err(of_core)?;
         context.output.print(&repaired, || done(context, &repaired))?;

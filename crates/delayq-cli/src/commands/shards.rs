@@ -157,7 +157,7 @@ impl Grow {
             bar.set_length(of.into());
             bar.set_position(done.into());
         };
-        let report = context.admin().grow(to, progress).await;
+        let report = context.admin().shards().grow(to, progress).await;
         bar.finish_and_clear();
         let report = report.map_err(of_core)?;
         let (layout, added, raised) = (report.layout, report.added, report.raised);

@@ -200,7 +200,7 @@ fn record(folder: &DataFolder, children: &[Child]) -> Result<(), Fault> {
 async fn redis_ready(client: &Client, patience: &mut Patience<'_>) -> Result<(), Fault> {
     let admin = Admin::new(client.clone());
     loop {
-        match admin.check_nodes().await {
+        match admin.nodes().check().await {
             Ok(_) => return Ok(()),
             Err(error) if error.is_outage() => patience.wait(&error.to_string()).await?,
             Err(error) => return Err(of_core(error)),

@@ -135,7 +135,7 @@ async fn fleet_moves() {
     let shards: BTreeSet<ShardId> = (4..SHARDS).map(ShardId::new).collect();
     let killed = tokio::spawn(async move {
         let die = |step| assert!(step != MoveStep::Copied, "killed");
-        admin.move_shards(&shards, &"b".parse().unwrap(), die).await
+        admin.shards().move_to(&shards, &"b".parse().unwrap(), die).await
     });
     assert!(within("the end", LONG, killed).await.unwrap_err().is_panic());
     for topic in ["out", "work"] {

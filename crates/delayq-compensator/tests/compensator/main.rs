@@ -292,7 +292,7 @@ async fn what_was_spooled_before_a_growth_is_put_once_and_a_spooled_cancel_finds
     let mut resubmitter = host.resubmitter().await;
     let before = Client::new(settings(host.deployment.server.url(), host.deployment.client.shards().get()));
     let grown = delayq::ShardCount::new(24).unwrap();
-    delayq::Admin::new(before).grow(grown, |_| {}).await.unwrap();
+    delayq::Admin::new(before).shards().grow(grown, |_| {}).await.unwrap();
     // Recent enough that no repeat is stale.
     let tried = UnixMillis::new(1_000_000_000_000_000);
     let put = |id: &String| SpoolRecord::put(&message(id), Fate::Unknown, tried);

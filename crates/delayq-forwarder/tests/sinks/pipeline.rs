@@ -252,7 +252,7 @@ async fn a_key_of_the_wrong_type_in_one_shard_stops_no_other() {
     let leases = Keys::new(stage.client.namespace().clone()).meta(shard).replace(":meta", ":leases");
     let _: String = server.command(&["SET", &leases, "a string"]).await;
     let running = stage.forward(settings).await.unwrap();
-    let held = Admin::new(stage.client.clone()).overview_of(&[shard]).await;
+    let held = Admin::new(stage.client.clone()).shards().overview_of(&[shard]).await;
     assert_eq!(held.len(), 1);
     wait_until("three of four shards", SHORT, || async { stage.numbers("t").await.delivered > 250 }).await;
     let _: i64 = server.command(&["DEL", &leases]).await;

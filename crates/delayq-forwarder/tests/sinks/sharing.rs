@@ -45,7 +45,7 @@ async fn a_forwarder_follows_a_growth() {
     let (stage, folder) = (Stage::new().await, tempfile::tempdir().unwrap());
     let running = stage.forward(settings(&stage, folder.path(), "one")).await.unwrap();
     takes_from(&running, 4.0).await;
-    Admin::new(stage.client.clone()).grow(ShardCount::new(8).unwrap(), |_| {}).await.unwrap();
+    Admin::new(stage.client.clone()).shards().grow(ShardCount::new(8).unwrap(), |_| {}).await.unwrap();
     takes_from(&running, 8.0).await;
     stage.put("t", 0, 400, 100).await;
     stage.drained("t").await;

@@ -73,7 +73,7 @@ pub(super) async fn get(State(app): State<App>, ask: Ask) -> Answer {
 
 /// By Redis's clock.
 async fn now(app: &App) -> Result<UnixMillis, Problem> {
-    let first = app.admin.overview_of(&[ShardId::new(0)]).await.pop();
+    let first = app.admin.shards().overview_of(&[ShardId::new(0)]).await.pop();
     Ok(first.expect("one answer for one shard")?.now.millis())
 }
 

@@ -52,7 +52,7 @@ async fn a_waiting_reserve_gets_the_message_that_comes_and_any_gateway_settles_i
     assert_eq!(other.post("/v1/settle", &settle("ack")).await.with(200), json!([{ "outcome": "delivered" }]));
     let again = stage.gateway.post("/v1/settle", &settle("ack")).await.with(200);
     assert_eq!((&again[0]["outcome"], &again[0]["code"]), (&json!("lost"), &json!("DQ-G110")));
-    let audit = stage.deployment.admin.audit(|_| {}).await.unwrap();
+    let audit = stage.deployment.admin.audit().run(|_| {}).await.unwrap();
     assert!(
         audit.findings.is_empty() && audit.drifts.is_empty(),
         "the key of receipts is no finding: {audit:?}"

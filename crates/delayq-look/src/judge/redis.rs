@@ -24,13 +24,13 @@ pub(super) fn judge(look: &Look, servers: &Result<Servers, Error>) -> Vec<Check>
     let is_whole = checks.is_empty();
     match nodes[..] {
         [] => {}
-        _ if admin.is_cluster() => checks.extend(cluster(&address, &nodes, is_whole)),
-        _ if admin.has_nodes() => checks.extend(nodes.iter().flat_map(|node| one_of_several(node))),
+        _ if admin.nodes().is_cluster() => checks.extend(cluster(&address, &nodes, is_whole)),
+        _ if admin.nodes().are_several() => checks.extend(nodes.iter().flat_map(|node| one_of_several(node))),
         [node, ..] => checks.extend(single(&address, &node.facts, &servers.sentinels)),
     }
     for (of, sentinels) in &servers.sentinels {
         let check = failover(sentinels);
-        checks.push(if admin.has_nodes() { check.about(&format!("node {of}")) } else { check });
+        checks.push(if admin.nodes().are_several() { check.about(&format!("node {of}")) } else { check });
     }
     checks
 }

@@ -155,7 +155,7 @@ async fn shards(admin: &Admin, seen: Seen, at: UnixMillis, want: Want<'_>) -> Sh
     let mut unseen: Vec<String> = unseen.iter().map(line).collect();
     let mut nodes = nodes(admin, want).await;
     let mut knows = match want.layouts {
-        true => admin.shard_layouts(&ids).await.into_iter(),
+        true => admin.shards().layouts(&ids).await.into_iter(),
         false => Vec::new().into_iter(),
     };
     let mut seen = Vec::with_capacity(ids.len());
@@ -168,18 +168,18 @@ async fn shards(admin: &Admin, seen: Seen, at: UnixMillis, want: Want<'_>) -> Sh
         }
     }
     let unheard = match want.listeners {
-        true => admin.shards_without_listener(&ids).await.ok().map(|unheard| unheard.len()),
+        true => admin.shards().without_listener(&ids).await.ok().map(|unheard| unheard.len()),
         false => None,
     };
-    let twice = if want.servers { admin.shards_kept_twice().await } else { BTreeMap::new() };
+    let twice = if want.servers { admin.shards().kept_twice().await } else { BTreeMap::new() };
     Shards { seen, at, unseen, layout: admin.layout().await, unheard, twice }
 }
 
 /// Empty with a single node; unknown nodes are left out.
 async fn nodes(admin: &Admin, want: Want<'_>) -> BTreeMap<ShardId, String> {
     let mut nodes = BTreeMap::new();
-    if want.layouts && admin.has_nodes() {
-        for (node, shards) in admin.shards_by_node().await.unwrap_or_default() {
+    if want.layouts && admin.nodes().are_several() {
+        for (node, shards) in admin.shards().by_node().await.unwrap_or_default() {
             nodes.extend(shards.into_iter().map(|shard| (shard, node.clone())));
         }
     }
@@ -211,9 +211,9 @@ async fn topics(admin: &Admin, want: Want<'_>) -> Option<Result<Topics, Error>> 
 pub(super) async fn servers(deployment: &Deployment, want: Want<'_>) -> Option<Result<Servers, Error>> {
     let admin = deployment.admin();
     let both = async {
-        let nodes = admin.check_each_node().await?;
+        let nodes = admin.nodes().check_each().await?;
         // Last: a doubt about a master has the sentinels asked again, and only the answers to the last question count.
-        Ok(Servers { nodes, sentinels: admin.sentinels().await })
+        Ok(Servers { nodes, sentinels: admin.nodes().sentinels().await })
     };
     if want.servers { Some(both.await) } else { None }
 }

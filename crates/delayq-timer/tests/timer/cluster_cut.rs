@@ -95,7 +95,8 @@ impl Scene {
     /// The shards of this owner, by Redis; `None` while a master does not answer.
     async fn owned_by(&self, name: &str) -> Option<Vec<u16>> {
         let all: Vec<ShardId> = (0..SHARDS).map(ShardId::new).collect();
-        let seen = self.admin.overview_of(&all).await.into_iter().collect::<Result<Vec<_>, _>>().ok()?;
+        let seen =
+            self.admin.shards().overview_of(&all).await.into_iter().collect::<Result<Vec<_>, _>>().ok()?;
         let owners = (0..SHARDS).zip(seen);
         Some(owners.filter(|(_, seen)| seen.owner == name).map(|(shard, _)| shard).collect())
     }

@@ -235,7 +235,9 @@ async fn put(
 /// Redis's clock, as soon as Redis answers: two hundred timers may delay the answer.
 async fn now_ms(client: &Client) -> u64 {
     let admin = Admin::new(client.clone());
-    let look = async || Some(admin.overview_of(&[ShardId::new(0)]).await.remove(0).ok()?.now.millis().get());
+    let look = async || {
+        Some(admin.shards().overview_of(&[ShardId::new(0)]).await.remove(0).ok()?.now.millis().get())
+    };
     wait_for("Redis's clock", LONG, look).await
 }
 

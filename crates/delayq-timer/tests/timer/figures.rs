@@ -108,7 +108,7 @@ async fn figures_of_a_storm_with_two_timers() {
     while fleet.stand.now_ms().await < due + 400 {
         for _ in 0..32 {
             let asked = Instant::now();
-            another.overview_of(&[ShardId::new(0)]).await.remove(0).unwrap();
+            another.shards().overview_of(&[ShardId::new(0)]).await.remove(0).unwrap();
             waits.push(u64::try_from(asked.elapsed().as_micros()).unwrap());
         }
     }

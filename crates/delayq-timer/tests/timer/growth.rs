@@ -19,7 +19,7 @@ async fn grows_under_load(stand: &Stand, timers: &[Running], late: Duration) {
     let load = Load::start(&stand.server).await;
     load.reaches(PUTS).await;
     for (shards, puts) in [(8, 2 * PUTS), (12, 3 * PUTS)] {
-        let report = admin.grow(count(shards), |_| {}).await.unwrap();
+        let report = admin.shards().grow(count(shards), |_| {}).await.unwrap();
         assert_eq!(report.layout.shards(), count(shards));
         wait_until("the timers to own the new shards", SHORT, || async {
             timers.iter().map(owns).sum::<u16>() == shards
@@ -93,7 +93,7 @@ async fn timers_of_a_fleet_share_the_shards_of_a_growth_under_load() {
 async fn a_timer_that_has_nothing_to_do_follows_as_well() {
     let stand = deployment().await;
     let timer = stand.timer().await;
-    Admin::new(client(&stand.server.url(), 4)).grow(count(9), |_| {}).await.unwrap();
+    Admin::new(client(&stand.server.url(), 4)).shards().grow(count(9), |_| {}).await.unwrap();
     // Long before the timer's next poll, five seconds after the last.
     wait_until("the new shards to be owned", Duration::from_secs(3), || async { owns(&timer) == 9 }).await;
     timer.stop().await;
@@ -102,7 +102,7 @@ async fn a_timer_that_has_nothing_to_do_follows_as_well() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_timer_whose_configuration_is_from_before_a_growth_owns_every_shard() {
     let stand = deployment().await;
-    Admin::new(client(&stand.server.url(), 4)).grow(count(9), |_| {}).await.unwrap();
+    Admin::new(client(&stand.server.url(), 4)).shards().grow(count(9), |_| {}).await.unwrap();
     let alone = Membership::Single { owner: "one".to_owned() };
     let single = start(TimerConfig::default(), client(&stand.server.url(), 4), alone).await.unwrap();
     single.owns(9).await;

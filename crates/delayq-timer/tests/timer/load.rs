@@ -155,7 +155,15 @@ impl Party {
 
     async fn now(&self) -> UnixMillis {
         let shard = delayq::protocol::ShardId::new(0);
-        Admin::new(self.client.clone()).overview_of(&[shard]).await.pop().unwrap().unwrap().now.millis()
+        Admin::new(self.client.clone())
+            .shards()
+            .overview_of(&[shard])
+            .await
+            .pop()
+            .unwrap()
+            .unwrap()
+            .now
+            .millis()
     }
 
     async fn put(&self, planned: Planned) -> Target {

@@ -53,7 +53,7 @@ async fn a_single_timer_without_the_node_of_a_growth_begins_with_the_shards_of_t
     let old = settings(&nodes.rows()[..2], 4);
     let _ = created(old.clone()).await;
     let prepared = Admin::new(Client::new(settings(&nodes.rows(), 4)));
-    prepared.grow(ShardCount::new(6).unwrap(), |_| ()).await.unwrap();
+    prepared.shards().grow(ShardCount::new(6).unwrap(), |_| ()).await.unwrap();
     let timer = single(old).await.unwrap();
     timer.owns(4).await;
     says(&timer, "shard 4 has no node").await;

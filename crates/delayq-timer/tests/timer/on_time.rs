@@ -108,7 +108,7 @@ async fn a_storm_at_one_instant_is_ready_soon_and_delays_no_ping() {
         while stand.ready().await < count {
             for _ in 0..16 {
                 let asked = Instant::now();
-                Admin::new(other.clone()).overview_of(&[ShardId::new(0)]).await.remove(0).unwrap();
+                Admin::new(other.clone()).shards().overview_of(&[ShardId::new(0)]).await.remove(0).unwrap();
                 waits.push(asked.elapsed());
             }
         }

@@ -40,6 +40,7 @@ fn member(fleet: &Fleet, name: &str) -> Binary {
 
 async fn owned_by(stand: &Stand, name: &str) -> usize {
     let seen = Admin::new(stand.client.clone())
+        .shards()
         .overview_of(&stand.client.shards().shards().collect::<Vec<_>>())
         .await;
     seen.into_iter().filter(|seen| seen.as_ref().unwrap().owner == name).count()

@@ -116,7 +116,7 @@ impl Stand {
         let admin = Admin::new(self.client.clone());
         let shards: Vec<_> = self.client.shards().shards().collect();
         wait_until(&format!("every shard's hold to be {held}"), SHORT, async || {
-            admin.overview_of(&shards).await.into_iter().all(|seen| seen.unwrap().held == held)
+            admin.shards().overview_of(&shards).await.into_iter().all(|seen| seen.unwrap().held == held)
         })
         .await;
     }

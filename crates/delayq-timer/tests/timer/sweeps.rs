@@ -113,7 +113,7 @@ impl<'a> Faulty<'a> {
     }
 
     async fn is_clean(&self) -> bool {
-        self.stand.admin.audit(|_| {}).await.unwrap().is_clean()
+        self.stand.admin.audit().run(|_| {}).await.unwrap().is_clean()
     }
 }
 
@@ -152,14 +152,14 @@ async fn a_dry_run_finds_what_is_wrong_and_mends_nothing() {
     let stand = Stand::new(SHARDS).await;
     let faulty = Faulty::new(&stand).await;
     faulty.plant().await;
-    let before = stand.admin.audit(|_| {}).await.unwrap();
+    let before = stand.admin.audit().run(|_| {}).await.unwrap();
     let timer = sweeper(&stand, "one", SweepConfig { dry_run: true, ..often() }).await;
     timer.exceeds(FINISHED, 1.5).await;
     for kind in KINDS.into_iter().filter(|kind| *kind != "counter") {
         assert!(of_kind(&timer, "found", kind) >= 2.0, "{kind} is found by each sweep");
         assert!(of_kind(&timer, "mended", kind) < 0.5, "{kind}");
     }
-    assert_eq!(stand.admin.audit(|_| {}).await.unwrap().findings, before.findings);
+    assert_eq!(stand.admin.audit().run(|_| {}).await.unwrap().findings, before.findings);
     timer.stop().await;
 }
 
@@ -209,7 +209,7 @@ async fn a_sweep_takes_no_more_of_redis_than_its_share() {
     stand.put((0..5_000).map(|n| far + n)).await;
     let () = stand.server.command(&["CONFIG", "RESETSTAT"]).await;
     let began = std::time::Instant::now();
-    let (mut sweep, mut looked_at) = (stand.admin.sweep(SHARE, true), 0);
+    let (mut sweep, mut looked_at) = (stand.admin.audit().sweep(SHARE, true), 0);
     while let Some(swept) = sweep.next().await.unwrap() {
         looked_at += swept.looked_at;
     }

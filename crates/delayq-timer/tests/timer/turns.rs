@@ -131,7 +131,7 @@ async fn a_spare_timer_does_not_spin() {
 async fn a_deployment_that_grows_does_not_make_it_spin() {
     let stand = Stand::new(2).await;
     let timer = stand.timer_with(seldom(), "one").await;
-    Admin::new(stand.client.clone()).grow(ShardCount::new(4).unwrap(), |_| {}).await.unwrap();
+    Admin::new(stand.client.clone()).shards().grow(ShardCount::new(4).unwrap(), |_| {}).await.unwrap();
     timer.owns(4).await;
     turns_calmly("grown", &timer).await;
     timer.stop().await;

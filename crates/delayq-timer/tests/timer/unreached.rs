@@ -147,7 +147,7 @@ async fn a_timer_with_an_outdated_node_map_lets_a_timer_that_knows_the_node_have
     let outdated = scene.timer("outdated", old).await;
     outdated.owns(scene.nodes.shards_of(NEW).start).await;
     let prepared = Admin::new(Client::new(settings(&rows, scene.nodes.shards_of(NEW).start)));
-    prepared.grow(ShardCount::new(shards).unwrap(), |_| ()).await.unwrap();
+    prepared.shards().grow(ShardCount::new(shards).unwrap(), |_| ()).await.unwrap();
     outdated.reaches("delayq_timer_hindered", 1.0).await;
     let current = scene.timer("current", scene.nodes.settings()).await;
     current.is_ready().await;

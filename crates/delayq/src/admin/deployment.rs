@@ -2,13 +2,11 @@
 
 use super::Admin;
 use crate::error::Error;
-use crate::link::SentinelReport;
-use crate::server::{self, NodeFacts, ServerFacts};
+use crate::server::{self, ServerFacts};
 use crate::topology::NodeMap;
 use delayq_core::layout::Layout;
 use delayq_core::shard::ShardId;
 use delayq_core::verbs::deployment::{self, Init, ShardLayout};
-use std::collections::BTreeMap;
 
 // === impl Admin ===
 
@@ -25,49 +23,6 @@ impl Admin {
         first.map(|node| node.facts).ok_or_else(|| Error::Unfit("it has no nodes".to_owned()))
     }
 
-    /// Like [`Self::check_server`], for each master of a cluster. Returns the facts of each node.
-    ///
-    /// # Errors
-    /// Like [`Self::check_server`], for any node; also if only one node cannot be reached.
-    pub async fn check_nodes(&self) -> Result<Vec<NodeFacts>, Error> {
-        server::check(&self.client.calls, self.client.role).await
-    }
-
-    /// Like [`Self::check_nodes`], with the facts or the outage of each node.
-    ///
-    /// # Errors
-    /// Like [`Self::check_server`], except for a node that cannot be reached.
-    pub async fn check_each_node(&self) -> Result<Vec<Result<NodeFacts, Error>>, Error> {
-        server::check_each(&self.client.calls, self.client.role).await
-    }
-
-    /// Returns true if the Redis is a cluster.
-    pub fn is_cluster(&self) -> bool {
-        self.client.calls.nodes().is_cluster()
-    }
-
-    /// Returns true if several nodes have the shards: nodes of a map, or of a cluster.
-    pub fn has_nodes(&self) -> bool {
-        self.client.calls.nodes().only().is_none()
-    }
-
-    /// Returns the shards of each node: by name for several Redises, by address for a cluster. A single Redis has all
-    /// shards.
-    ///
-    /// # Errors
-    /// No node reports the placement of slots, or no node has the slot of a shard.
-    pub async fn shards_by_node(&self) -> Result<BTreeMap<String, Vec<ShardId>>, Error> {
-        let shards = self.shards();
-        let nodes = self.client.calls.by_node(&shards).await?.into_iter();
-        Ok(nodes.map(|(link, shards)| (link.label().to_owned(), shards)).collect())
-    }
-
-    /// Reports the answer or outage of each sentinel, for every Redis whose address names sentinels. The reports are
-    /// listed by that address. Waits at most about `connect_timeout`.
-    pub async fn sentinels(&self) -> Vec<(String, Vec<SentinelReport>)> {
-        self.client.calls.nodes().sentinels().await
-    }
-
     /// Returns the deployment's layout as known by Redis. Only the first call asks Redis.
     ///
     /// # Errors
@@ -75,11 +30,6 @@ impl Admin {
     /// number of shards; a Redis that cannot be used.
     pub async fn layout(&self) -> Result<Layout, Error> {
         self.client.calls.layout().await
-    }
-
-    /// Reads the layouts that shards record, in one round trip; `None`: the shard does not exist.
-    pub async fn shard_layouts(&self, shards: &[ShardId]) -> Vec<Result<Option<ShardLayout>, Error>> {
-        self.client.calls.shard_layouts(shards).await
     }
 
     /// Creates the missing shards of the deployment, and checks the existing shards; all shards get the deployment's

@@ -76,7 +76,7 @@ impl Admin {
         let Range { start, end } = piece.intervals;
         let (until, width) = (edges[end], Duration::from_millis(piece.width_ms));
         let mut asked: Vec<(ShardId, UnixMillis)> =
-            self.shards().into_iter().map(|shard| (shard, edges[start])).collect();
+            self.shards().all().into_iter().map(|shard| (shard, edges[start])).collect();
         while !asked.is_empty() {
             let Some(left) = counting.calls_left.checked_sub(1) else {
                 return Ok(asked.iter().map(|(_, from)| *from).min());

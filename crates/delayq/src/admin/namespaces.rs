@@ -1,7 +1,7 @@
 //! Finds the deployments in a Redis.
 
 use super::Admin;
-use super::scanning::KeyScan;
+use crate::admin::key_scan::KeyScan;
 use crate::error::Error;
 use delayq_core::id::Namespace;
 use std::collections::BTreeSet;

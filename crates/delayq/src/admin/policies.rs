@@ -17,7 +17,7 @@ impl Admin {
     /// # Errors
     /// Redis cannot be used.
     pub async fn policy(&self, topic: &Topic) -> Result<Policy, Error> {
-        let first = self.shards().into_iter().next().unwrap_or(payloads::FIRST);
+        let first = self.shards().all().into_iter().next().unwrap_or(payloads::FIRST);
         payloads::policy(&self.client.calls, first, topic).await
     }
 

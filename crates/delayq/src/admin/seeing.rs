@@ -39,8 +39,8 @@ impl Admin {
     /// The first shard's, if no shard answers.
     pub async fn seen(&self) -> Result<Seen, Error> {
         self.client.calls.layout().await?;
-        let asked = self.shards();
-        let answers = self.overview_of(&asked).await.into_iter();
+        let asked = self.shards().all();
+        let answers = self.shards().overview_of(&asked).await.into_iter();
         let (mut overviews, mut failed) = (Vec::new(), Vec::new());
         for (shard, answer) in asked.into_iter().zip(answers) {
             match answer {

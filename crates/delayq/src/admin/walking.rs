@@ -21,7 +21,7 @@ mod visit;
 pub use cursor::WalkCursor;
 
 use super::Admin;
-use super::paced::Paced;
+use super::audit::paced_calls::PacedCalls;
 use crate::clock;
 use crate::error::Error;
 use crate::link::Link;
@@ -154,7 +154,7 @@ impl Walk {
         let known = (shard, name[..colon].to_vec());
         if !self.topics.contains_key(&known) {
             let number = String::from_utf8_lossy(&name[..colon]);
-            let mut redis = Paced::new(self.admin.client.clone(), 1.0);
+            let mut redis = PacedCalls::new(self.admin.client.clone(), 1.0);
             let topic = redis.topic_name(shard, &number).await?;
             self.topics.insert(known.clone(), topic);
         }
@@ -165,7 +165,7 @@ impl Walk {
     /// Lists the messages of topics without a readable name, which no script finds. Finished messages of a deleted
     /// topic are left out.
     async fn nameless(&self, named: Vec<(ShardId, Vec<u8>, Target)>) -> Result<Vec<Listed>, Error> {
-        let (mut redis, mut messages) = (Paced::new(self.admin.client.clone(), 1.0), Vec::new());
+        let (mut redis, mut messages) = (PacedCalls::new(self.admin.client.clone(), 1.0), Vec::new());
         for (shard, number, target) in named {
             let key = [b"m:", &number[..], b":", &target.stored()].concat();
             let heads = redis.heads(shard, &[key]).await?;

@@ -84,7 +84,7 @@ fn client(url: String) -> Client {
 
 async fn asked(client: &Client) -> Result<(), Error> {
     let shards: Vec<_> = client.shards().shards().collect();
-    within("a call", LONG, Admin::new(client.clone()).overview_of(&shards)).await.remove(0).map(drop)
+    within("a call", LONG, Admin::new(client.clone()).shards().overview_of(&shards)).await.remove(0).map(drop)
 }
 
 fn ended_at_its_deadline(error: &Error) -> bool {

@@ -35,6 +35,6 @@ async fn a_connection_that_redis_closed_while_it_was_idle_fails_no_call() {
         closed(&server).await;
         assert_eq!(admin.count(&topic).await.unwrap().cancelled, n + 1);
         closed(&server).await;
-        admin.audit(|_| {}).await.unwrap();
+        admin.audit().run(|_| {}).await.unwrap();
     }
 }

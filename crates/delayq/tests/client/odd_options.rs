@@ -125,7 +125,7 @@ async fn an_option_of_an_admin_outside_its_range_is_refused_by_name() {
     for (share, value) in
         [(0.0, "0.0"), (-1.0, "-1.0"), (1.5, "1.5"), (f64::NAN, "NaN"), (f64::INFINITY, "inf")]
     {
-        let step = admin.sweep(share, false).next().await;
+        let step = admin.audit().sweep(share, false).next().await;
         assert_eq!(refused(step.map(drop)), odd("share", value, "1e-6 to 1.0"));
     }
 }

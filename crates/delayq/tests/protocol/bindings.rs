@@ -94,7 +94,7 @@ async fn everything(server: &SharedRedis) {
     let topic = Topic::new("t").unwrap();
     Owner::new(client.clone()).claim(&[SHARD], "one", Duration::from_secs(10)).await.remove(0).unwrap();
     Owner::new(client.clone()).hold(SHARD, 1, false).await.unwrap();
-    Admin::new(client.clone()).shard_layouts(&[SHARD]).await.remove(0).unwrap();
+    Admin::new(client.clone()).shards().layouts(&[SHARD]).await.remove(0).unwrap();
     moves(&client, &producer, &topic).await;
     admin.set_policy(&topic, &Policy { max_attempts: Some(3), ..Policy::default() }).await.unwrap();
     Admin::new(client.clone()).policy(&topic).await.unwrap();
@@ -126,10 +126,10 @@ async fn everything(server: &SharedRedis) {
     drop(producer.put_many(samples.map(|sample| sample.after(Duration::from_secs(3600))).collect()).await);
     admin.train_dictionary(&topic, 200).await.unwrap();
     stick(server, &client, &topic).await;
-    let audit = admin.audit(|_| {}).await.unwrap();
+    let audit = admin.audit().run(|_| {}).await.unwrap();
     assert!(!audit.is_clean());
-    admin.repair(audit, |_| {}).await.unwrap();
-    admin.grow(ShardCount::new(2).unwrap(), |_| {}).await.unwrap();
+    admin.audit().repair(audit, |_| {}).await.unwrap();
+    admin.shards().grow(ShardCount::new(2).unwrap(), |_| {}).await.unwrap();
 }
 
 fn request(topic: &Topic) -> ReserveRequest {
@@ -171,7 +171,7 @@ async fn looks(client: &Client, admin: &Admin, topic: &Topic) {
     admin.list(topic, ListState::Delayed, TimeRange::ALL, 10).await.unwrap();
     admin.list_group(&Group::new("g").unwrap(), 10).await.unwrap();
     admin.histogram(topic, TimeRange::ALL, Duration::from_secs(60)).await.unwrap();
-    Admin::new(client.clone()).overview_of(&[SHARD]).await.remove(0).unwrap();
+    Admin::new(client.clone()).shards().overview_of(&[SHARD]).await.remove(0).unwrap();
 }
 
 #[test]

@@ -162,7 +162,7 @@ async fn no_verb_reads_a_whole_large_body_for_its_head() {
     let later = Reschedule::To(Due::After(Duration::from_secs(7200)));
     producer.reschedule(&topic, &target(3), later).await.unwrap();
     producer.cancel(&topic, &target(4)).await.unwrap();
-    assert!(admin.audit(|_| {}).await.unwrap().is_clean());
+    assert!(admin.audit().run(|_| {}).await.unwrap().is_clean());
 
     let ran = by_verb(monitor.seen(&server).await, &Scripts::published());
     for verb in ["extend", "release", "bury", "ack", "reschedule", "cancel", "audit"] {

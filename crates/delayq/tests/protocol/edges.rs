@@ -171,7 +171,7 @@ async fn no_id_and_no_group_forges_a_key_or_is_taken_for_another() {
         );
     }
     assert_eq!(
-        Admin::new(client.clone()).overview_of(&[ShardId::new(0)]).await.remove(0).unwrap().topics,
+        Admin::new(client.clone()).shards().overview_of(&[ShardId::new(0)]).await.remove(0).unwrap().topics,
         topics.len() as u64
     );
 }

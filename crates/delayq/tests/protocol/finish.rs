@@ -46,7 +46,7 @@ async fn numbers(scene: &Deployment) -> Numbers {
 }
 
 async fn is_sound(scene: &Deployment) {
-    let audit = scene.admin.audit(|_| {}).await.unwrap();
+    let audit = scene.admin.audit().run(|_| {}).await.unwrap();
     assert!(audit.findings.is_empty() && audit.drifts.is_empty(), "{audit:?}");
 }
 

@@ -189,12 +189,12 @@ async fn an_odd_topic_or_id_or_a_key_of_another_type_hides_no_other() {
     assert_eq!(named.collect::<Vec<_>>(), ["orders set", "orders ~odd-od%0Ad", "~odd-my%20orders a"]);
     assert_eq!(odd.len(), 4, "and the message of the topic whose name cannot be read: {odd:?}");
     assert_eq!(walked.len(), 6, "{walked:?}");
-    let audit = admin.audit(|_| {}).await.unwrap();
+    let audit = admin.audit().run(|_| {}).await.unwrap();
     assert!(audit.findings.iter().any(|found| found.kind.word() == "wrong_type"), "{audit:?}");
     Owner::new(client.clone()).survey(shard, 0, &[Duration::from_secs(60)]).await.unwrap();
     let books = Owner::new(client).books(shard, Default::default()).await.unwrap();
     assert_eq!(books.topics.len(), 3);
-    assert_eq!(admin.overview().await.unwrap()[0].1.leases, 1);
+    assert_eq!(admin.shards().overview().await.unwrap()[0].1.leases, 1);
 
     let odd: MessageId = "~odd-od%0Ad".parse().unwrap();
     assert_eq!(producer.cancel(&orders, &Target::from(odd)).await.unwrap(), CancelOutcome::Cancelled);

@@ -32,7 +32,7 @@ async fn held(scene: &Deployment, name: &str) -> (u64, u64) {
 }
 
 async fn is_sound(scene: &Deployment) {
-    let audit = scene.admin.audit(|_| {}).await.unwrap();
+    let audit = scene.admin.audit().run(|_| {}).await.unwrap();
     assert!(audit.findings.is_empty() && audit.drifts.is_empty(), "{audit:?}");
 }
 

@@ -18,7 +18,7 @@ fn request(topic: &Topic, most: u16) -> ReserveRequest {
 }
 
 async fn now(client: &Client) -> UnixMillis {
-    Admin::new(client.clone()).overview_of(&[SHARD]).await.remove(0).unwrap().now.millis()
+    Admin::new(client.clone()).shards().overview_of(&[SHARD]).await.remove(0).unwrap().now.millis()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

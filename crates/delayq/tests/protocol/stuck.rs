@@ -38,7 +38,7 @@ async fn whatever_got_stuck_is_named_by_an_audit_and_mended_by_a_repair_while_al
     let (audit, found) = scene.found().await;
     assert_eq!(found, planted);
 
-    let repaired = scene.admin.repair(audit, |_| {}).await.unwrap();
+    let repaired = scene.admin.audit().repair(audit, |_| {}).await.unwrap();
     assert!(repaired.left.is_clean() && repaired.failed.is_empty(), "{repaired:#?}");
     let kinds: BTreeSet<_> = planted.iter().map(|(kind, _)| *kind).collect();
     assert_eq!(repaired.mended.keys().copied().collect::<BTreeSet<_>>(), kinds, "{repaired:#?}");
@@ -71,7 +71,7 @@ async fn whatever_got_stuck_is_mended_by_sweeps_while_all_goes_on_and_nothing_el
     assert_eq!(scene.found().await.1, planted, "a dry run mends nothing");
 
     // Mending may reveal a fault behind, such as an entry that is stale now.
-    let (mut sweep, mut mended) = (scene.admin.sweep(1.0, true), BTreeSet::new());
+    let (mut sweep, mut mended) = (scene.admin.audit().sweep(1.0, true), BTreeSet::new());
     for _ in 0..4 {
         let faults = swept_by(&mut sweep).await;
         assert!(faults.iter().all(|fault| fault.mending == SweptMending::Mended), "{faults:#?}");
@@ -108,7 +108,7 @@ async fn a_sweep_leaves_a_shard_in_which_nothing_is_wrong_as_it_is() {
     scene.put(scene.message("cancelled").after(FAR)).await;
     scene.producer.cancel(&scene.stuck, &own("cancelled").into()).await.unwrap();
     scene.put(scene.message("delayed").after(FAR).group("crew").unwrap().expires(NEVER)).await;
-    let (before, mut sweep) = (scene.bare.snapshot().await, scene.admin.sweep(1.0, true));
+    let (before, mut sweep) = (scene.bare.snapshot().await, scene.admin.audit().sweep(1.0, true));
     for _ in 0..3 {
         assert_eq!(swept_by(&mut sweep).await, []);
     }
@@ -160,7 +160,7 @@ async fn counters_that_drift_are_set_right_while_all_goes_on() {
     }
     let ready = format!("ready:{topics}");
     scene.bare.command(&[b"HINCRBY", b"~stats", ready.as_bytes(), b"7"]).await;
-    let audit = scene.admin.audit(|_| {}).await.unwrap();
+    let audit = scene.admin.audit().run(|_| {}).await.unwrap();
     let drifts: BTreeMap<_, _> = audit
         .drifts
         .iter()
@@ -173,7 +173,7 @@ async fn counters_that_drift_are_set_right_while_all_goes_on() {
         (("stuck", "ready"), 5),
     ]);
     assert_eq!(drifts, wanted, "{audit:#?}");
-    let repaired = scene.admin.repair(audit, |_| {}).await.unwrap();
+    let repaired = scene.admin.audit().repair(audit, |_| {}).await.unwrap();
     assert!(repaired.left.is_clean(), "{repaired:#?}");
     load.stop().await;
     scene.drain().await;
@@ -204,7 +204,7 @@ async fn a_key_of_the_wrong_type_is_named_and_left_to_the_operator() {
     let (audit, found) = scene.found().await;
     let wrong = [("d:1 "), ("m b")].map(|name| (FindingKind::WrongType, name.to_owned()));
     assert_eq!(found, BTreeSet::from(wrong));
-    let repaired = scene.admin.repair(audit, |_| {}).await.unwrap();
+    let repaired = scene.admin.audit().repair(audit, |_| {}).await.unwrap();
     assert!(repaired.mended.is_empty() && !repaired.left.is_clean(), "{repaired:#?}");
 }
 
@@ -228,7 +228,7 @@ async fn a_key_of_the_wrong_type_keeps_no_sweep_from_its_end() {
     };
     assert_eq!(of("wrong_type"), [&SweptMending::Left, &SweptMending::Left], "{faults:#?}");
     assert!(matches!(of("stale_entry")[..], [SweptMending::Failed(_)]), "{faults:#?}");
-    let repaired = scene.admin.repair(audit, |_| {}).await.unwrap();
+    let repaired = scene.admin.audit().repair(audit, |_| {}).await.unwrap();
     assert_eq!((repaired.mended.len(), repaired.failed.len()), (0, 1), "{repaired:#?}");
 
     scene.bare.command(&[b"DEL", b"~d:1", b"~g:nobody"]).await;
@@ -240,7 +240,7 @@ async fn a_key_of_the_wrong_type_keeps_no_sweep_from_its_end() {
 async fn a_counter_that_looks_wrong_for_a_message_that_got_stuck_meanwhile_is_left_alone() {
     let mut scene = Scene::new().await;
     scene.put(scene.message("a").after(FAR)).await;
-    let mut sweep = scene.admin.sweep(1.0, true);
+    let mut sweep = scene.admin.audit().sweep(1.0, true);
     // The walk reads the message and its entry before the loss, and counts the topic after.
     let mut looked_at = 0;
     while looked_at < 2 {
@@ -272,7 +272,7 @@ async fn an_index_that_grows_faster_than_it_is_looked_at_does_not_keep_a_sweep_f
             scene.bare.command(&add.iter().map(Vec::as_slice).collect::<Vec<_>>()).await;
         };
         grow(0).await;
-        let (mut sweep, mut found, mut steps) = (scene.admin.sweep(1.0, false), 0, 0);
+        let (mut sweep, mut found, mut steps) = (scene.admin.audit().sweep(1.0, false), 0, 0);
         while let Some(swept) = sweep.next().await.unwrap() {
             found += swept.faults.len();
             steps += 1;
@@ -292,9 +292,9 @@ async fn an_outage_in_any_step_of_a_sweep_makes_it_pass_over_nothing() {
     let bucket = scene.bucket_of("m0").await;
     scene.take_out(&bucket, "m0").await;
     scene.bare.command(&[b"ZADD", b"~g:nobody", b"1", b"1:nobody"]).await;
-    let calm = kinds(&swept_by(&mut scene.admin.sweep(1.0, false)).await);
+    let calm = kinds(&swept_by(&mut scene.admin.audit().sweep(1.0, false)).await);
     assert_eq!(calm, ["no_place", "stale_entry"]);
-    let (mut sweep, mut faults, mut failures) = (scene.admin.sweep(1.0, false), Vec::new(), 0);
+    let (mut sweep, mut faults, mut failures) = (scene.admin.audit().sweep(1.0, false), Vec::new(), 0);
     loop {
         // Each step fails once, since reading is denied.
         scene.allow("-@read").await;
@@ -318,7 +318,7 @@ async fn of_many_messages_a_sweep_misses_no_place_and_no_body_and_the_next_ones_
             assert!(put.unwrap().outcome.is_accepted());
         }
     }
-    let (mut sweep, bucket) = (scene.admin.sweep(1.0, true), scene.bucket_of("m00-000").await);
+    let (mut sweep, bucket) = (scene.admin.audit().sweep(1.0, true), scene.bucket_of("m00-000").await);
     assert_eq!(swept_by(&mut sweep).await, []);
 
     // One fault at a time: a doubt about one entry of a bucket leads to a look at every entry.
@@ -354,7 +354,7 @@ async fn what_a_sweep_cannot_mend_in_one_step_it_mends_in_the_next() {
     let bucket = scene.bucket_of("a").await;
     scene.take_out(&bucket, "a").await;
     scene.bare.command(&[b"ZADD", b"~g:nobody", b"1", b"1:nobody"]).await;
-    let (mut sweep, mut faults, mut failures) = (scene.admin.sweep(1.0, true), Vec::new(), 0);
+    let (mut sweep, mut faults, mut failures) = (scene.admin.audit().sweep(1.0, true), Vec::new(), 0);
     loop {
         scene.refuses_writes(true).await;
         let mut step = sweep.next().await;

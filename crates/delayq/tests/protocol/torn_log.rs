@@ -82,9 +82,9 @@ impl Scene {
 
     /// True if a message needed repair; afterwards nothing is stuck, and due messages finish.
     async fn is_mended(&self, what: &str) -> bool {
-        let audit = self.admin.audit(|_| {}).await.unwrap();
+        let audit = self.admin.audit().run(|_| {}).await.unwrap();
         let counters_alone = audit.findings.is_empty();
-        let repaired = self.admin.repair(audit, |_| {}).await.unwrap();
+        let repaired = self.admin.audit().repair(audit, |_| {}).await.unwrap();
         assert!(repaired.left.is_clean() && repaired.failed.is_empty(), "{what}: {repaired:#?}");
         println!("{what}: {:?}, {} counters", repaired.mended, repaired.recounted);
         wait_until("what is due to be over", LONG, || async {
@@ -94,7 +94,7 @@ impl Scene {
             none && (numbers.ready, numbers.leased) == (0, 0)
         })
         .await;
-        assert!(self.admin.audit(|_| {}).await.unwrap().is_clean(), "{what}, drained");
+        assert!(self.admin.audit().run(|_| {}).await.unwrap().is_clean(), "{what}, drained");
         !counters_alone
     }
 

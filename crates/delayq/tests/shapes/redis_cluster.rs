@@ -22,7 +22,7 @@ async fn each_shard_lives_at_its_node_from_put_to_ack() {
     assert_eq!(cluster.slot("{dq:7}:meta").await, slot(7));
     let (client, admin, producer) = created(settings(cluster.url(), SHARDS)).await;
     admin.check_server().await.unwrap();
-    let nodes = admin.check_nodes().await.unwrap();
+    let nodes = admin.nodes().check().await.unwrap();
     assert_eq!(nodes.iter().map(|node| node.shards.len()).sum::<usize>(), usize::from(SHARDS));
     assert_eq!(nodes.len(), 3);
     for (node, server) in nodes.iter().zip(0..) {

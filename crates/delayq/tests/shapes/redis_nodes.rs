@@ -39,7 +39,7 @@ async fn keys(server: &RedisServer, pattern: &str) -> Vec<String> {
 async fn each_shard_lives_at_its_node_which_it_records() {
     let nodes = RedisNodes::start(3).await;
     let (client, admin, producer) = created(nodes.settings()).await;
-    let checked = admin.check_nodes().await.unwrap();
+    let checked = admin.nodes().check().await.unwrap();
     let names: Vec<&str> = checked.iter().map(|node| node.name.as_ref().unwrap().as_str()).collect();
     assert_eq!(names, NAMES);
     for (node, server) in nodes.servers.iter().enumerate() {
@@ -144,7 +144,7 @@ async fn a_node_that_is_away_stops_its_own_shards_alone_and_generated_ids_avoid_
         let put = producer.put(far()).await.unwrap();
         assert!(!nodes.shards_of(1).contains(&put.reference.shard.get()), "{put:?}");
     }
-    let named = admin.check_nodes().await.unwrap_err();
+    let named = admin.nodes().check().await.unwrap_err();
     assert!(named.is_outage() && named.to_string().contains("b (redis://"), "{named}");
     admin.check_server().await.unwrap();
     // A client without knowledge learns the layout from another node than that of the first shard.
@@ -165,7 +165,7 @@ async fn a_node_that_is_away_stops_its_own_shards_alone_and_generated_ids_avoid_
     })
     .await;
     // The connection to the other node may be found broken now.
-    wait_until("each node to answer", LONG, async || admin.check_nodes().await.is_ok()).await;
+    wait_until("each node to answer", LONG, async || admin.nodes().check().await.is_ok()).await;
 }
 
 #[tokio::test]
@@ -244,7 +244,7 @@ async fn a_silent_node_of_an_earlier_place_is_not_taken_for_that_of_the_home() {
     let mut nodes = RedisNodes::start(2).await;
     let _ = created(settings(&nodes.rows()[..2], 4)).await;
     let client = Client::new(settings(&nodes.rows(), 4));
-    Admin::new(client.clone()).grow(ShardCount::new(6).unwrap(), |_| ()).await.unwrap();
+    Admin::new(client.clone()).shards().grow(ShardCount::new(6).unwrap(), |_| ()).await.unwrap();
     let at = |id: &str, all: u16| ShardCount::new(all).unwrap().shard_of_name(id).get();
     let moved = |from: usize| {
         let mut ids = (0..).map(|n| format!("own-{n}"));
@@ -300,12 +300,12 @@ async fn a_shard_without_a_node_is_refused_by_name_and_a_growth_waits_for_its_no
     let nodes = RedisNodes::start(2).await;
     let two = &nodes.rows()[..2];
     let (client, admin, producer) = created(settings(two, 4)).await;
-    let refused = admin.grow(ShardCount::new(6).unwrap(), |_| ()).await.unwrap_err().to_string();
+    let refused = admin.shards().grow(ShardCount::new(6).unwrap(), |_| ()).await.unwrap_err().to_string();
     assert!(refused.contains("shard 4 has no node") && refused.contains("[[redis.nodes]]"), "{refused}");
     assert!(keys(&nodes.servers[2], "*").await.is_empty());
 
     let prepared = Admin::new(Client::new(settings(&nodes.rows(), 4)));
-    let grown = prepared.grow(ShardCount::new(6).unwrap(), |_| ()).await.unwrap();
+    let grown = prepared.shards().grow(ShardCount::new(6).unwrap(), |_| ()).await.unwrap();
     assert_eq!((grown.added, grown.raised), (2, 4));
     let layout: String = nodes.servers[2].command(&["HGET", "{dq:5}:meta", "layout"]).await;
     assert_eq!(layout, "2@c");
@@ -320,7 +320,7 @@ async fn a_shard_without_a_node_is_refused_by_name_and_a_growth_waits_for_its_no
     assert_eq!(client.shards().get(), 6);
     let error = producer.put(far().id(id_in(4..6, 6)).unwrap()).await.unwrap_err().error.to_string();
     assert!(error.contains("has no node"), "{error}");
-    let found = prepared.shard_layouts(&[ShardId::new(5)]).await.pop().unwrap().unwrap().unwrap();
+    let found = prepared.shards().layouts(&[ShardId::new(5)]).await.pop().unwrap().unwrap().unwrap();
     assert_eq!(found.node.unwrap().as_str(), "c");
 }
 
@@ -345,7 +345,7 @@ async fn what_a_topic_on_disk_is_put_each_node_confirms_for_its_shards_if_it_can
         let nodes = RedisNodes::start_with(2, options).await;
         let (_, admin, producer) = created(patient(nodes.settings())).await;
         ask(&admin, &topic(), Durability::Disk).await;
-        let can = admin.check_nodes().await.unwrap()[0].facts.confirms(Durability::Disk).is_ok();
+        let can = admin.nodes().check().await.unwrap()[0].facts.confirms(Durability::Disk).is_ok();
         for node in 0..3 {
             let id = id_in(nodes.shards_of(node), 6);
             for repeated in [false, true] {
@@ -398,7 +398,7 @@ async fn a_failover_of_a_node_by_sentinel_is_followed_and_the_other_node_is_serv
     wait_until("the shards of the node to be served again", LONG, async || put(2..4).await.is_ok()).await;
     let layout: String = group.redises[master].command(&["HGET", "{dq:2}:meta", "layout"]).await;
     assert_eq!(layout, "1@b");
-    assert_eq!(admin.check_nodes().await.unwrap().len(), 2);
+    assert_eq!(admin.nodes().check().await.unwrap().len(), 2);
     assert_eq!(admin.count(&topic()).await.unwrap().accepted, 2, "each of the two ids once");
 }
 

@@ -19,7 +19,7 @@ fn admin(rows: &[[String; 3]], shards: u16) -> Admin {
 async fn grown() -> RedisNodes {
     let nodes = RedisNodes::start(2).await;
     let _ = created(settings(&nodes.rows()[..2], 4)).await;
-    admin(&nodes.rows(), 4).grow(count(6), |_| ()).await.unwrap();
+    admin(&nodes.rows(), 4).shards().grow(count(6), |_| ()).await.unwrap();
     nodes
 }
 
@@ -86,7 +86,7 @@ async fn the_layout_is_that_of_any_node_until_none_has_a_shard() {
 #[tokio::test]
 async fn a_growth_to_the_end_of_the_map_is_repeated_and_finished() {
     let nodes = grown().await;
-    let grow = async || admin(&nodes.rows(), 4).grow(count(6), |_| ()).await.unwrap();
+    let grow = async || admin(&nodes.rows(), 4).shards().grow(count(6), |_| ()).await.unwrap();
     let again = grow().await;
     assert_eq!((again.added, again.raised), (0, 0));
     // As after an interruption behind the first of the old shards.
@@ -128,7 +128,7 @@ async fn no_shard_is_added_while_a_node_does_not_say_whether_it_has_it() {
     nodes.servers[2].kill().await;
     let mut wrong = nodes.rows();
     (wrong[1][2], wrong[2][2]) = ("2-5".to_owned(), "6-7".to_owned());
-    let error = admin(&wrong, 4).grow(count(6), |_| ()).await.unwrap_err();
+    let error = admin(&wrong, 4).shards().grow(count(6), |_| ()).await.unwrap_err();
     assert!(error.is_outage() && error.to_string().contains("c (redis://"), "{error}");
     assert_eq!(keys(&nodes.servers[1]).await, 2, "the registries of shards 2 and 3");
 }

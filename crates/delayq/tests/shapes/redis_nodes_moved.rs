@@ -97,14 +97,14 @@ async fn one_redis_gets_a_name_while_processes_with_and_without_nodes_work() {
     by_url.put(far("by-url")).await.unwrap();
     assert_eq!(admin.init().await.unwrap(), 0);
 
-    assert_eq!(admin.name_shards().await.unwrap(), usize::from(SHARDS));
+    assert_eq!(admin.shards().name_all().await.unwrap(), usize::from(SHARDS));
     by_name.put(far("named")).await.unwrap();
     let refused = by_url.put(far("late")).await.unwrap_err().error;
     assert!(refused.to_string().contains("kept by node a of several"), "{refused}");
     assert_eq!(refused.fate(), Fate::NotApplied);
-    assert_eq!(admin.name_shards().await.unwrap(), 0, "a repeat changes nothing");
+    assert_eq!(admin.shards().name_all().await.unwrap(), 0, "a repeat changes nothing");
     assert_eq!(admin.count(&topic()).await.unwrap().delayed, 4);
-    assert!(matches!(Admin::new(plain).name_shards().await, Err(Error::Move(_))));
+    assert!(matches!(Admin::new(plain).shards().name_all().await, Err(Error::Move(_))));
 }
 
 #[tokio::test]
@@ -114,7 +114,7 @@ async fn shards_move_with_all_they_have_and_every_process_follows() {
         pair.producer.put(far(&format!("own-{n}"))).await.unwrap();
     }
     pair.replicate().await;
-    let report = pair.admin.move_shards(&last_four(), &b(), |_| {}).await.unwrap();
+    let report = pair.admin.shards().move_to(&last_four(), &b(), |_| {}).await.unwrap();
     assert_eq!((report.from.unwrap().as_str(), report.moved), ("a", 4));
     for shard in 0..SHARDS {
         let [of_a, of_b] =
@@ -128,13 +128,13 @@ async fn shards_move_with_all_they_have_and_every_process_follows() {
     for settings in [pair.settings(), of(&pair.a, &pair.b, "4-7")] {
         let admin = Admin::new(Client::connect(settings).await.unwrap());
         assert_eq!(admin.count(&topic()).await.unwrap().delayed, 200);
-        let by_node = admin.shards_by_node().await.unwrap();
+        let by_node = admin.shards().by_node().await.unwrap();
         assert_eq!(by_node["b"], last_four().into_iter().collect::<Vec<_>>());
     }
     let id = id_in(4..8, "after");
     pair.producer.put(far(&id)).await.unwrap();
     assert_eq!(pair.count().await, 201);
-    let audit = pair.admin.audit(|_| {}).await.unwrap();
+    let audit = pair.admin.audit().run(|_| {}).await.unwrap();
     assert!(audit.findings.is_empty() && audit.drifts.is_empty(), "{audit:?}");
 
     // Exchanged URLs lead to copies that take nothing.
@@ -145,9 +145,9 @@ async fn shards_move_with_all_they_have_and_every_process_follows() {
         assert_eq!(refused.fate(), Fate::NotApplied, "{refused}");
     }
 
-    let deleted = pair.admin.discard_moved(|_| {}).await.unwrap();
+    let deleted = pair.admin.shards().discard_moved(|_| {}).await.unwrap();
     assert!(deleted.len() == 2 && deleted.values().all(|&keys| keys > 4), "{deleted:?}");
-    assert!(pair.admin.discard_moved(|_| {}).await.unwrap().is_empty(), "a repeat deletes nothing");
+    assert!(pair.admin.shards().discard_moved(|_| {}).await.unwrap().is_empty(), "a repeat deletes nothing");
     for (server, left) in [(&pair.a, 4..8), (&pair.b, 0..4)] {
         for shard in left {
             let keys: Vec<String> = server.command(&["KEYS", &format!("{{dq:{shard}}}:*")]).await;
@@ -157,7 +157,7 @@ async fn shards_move_with_all_they_have_and_every_process_follows() {
     let admin = Admin::new(Client::connect(pair.settings()).await.unwrap());
     assert_eq!(admin.count(&topic()).await.unwrap().delayed, 201, "the way to the new node is still there");
     assert_eq!(admin.init().await.unwrap(), 0);
-    let grown = admin.grow(ShardCount::new(SHARDS).unwrap(), |_| {}).await.unwrap();
+    let grown = admin.shards().grow(ShardCount::new(SHARDS).unwrap(), |_| {}).await.unwrap();
     assert_eq!((grown.added, grown.raised), (0, 0));
 }
 
@@ -172,7 +172,7 @@ async fn a_move_that_is_killed_at_any_step_is_finished_by_a_repeat() {
         let admin = pair.admin.clone();
         let killed = tokio::spawn(async move {
             let die = |step| assert!(step != killed_at, "killed at {step:?}");
-            admin.move_shards(&last_four(), &b(), die).await
+            admin.shards().move_to(&last_four(), &b(), die).await
         });
         assert!(within("the end", LONG, killed).await.unwrap_err().is_panic(), "{killed_at:?}");
         let put = pair.producer.put(far(&id_in(4..8, "meanwhile"))).await;
@@ -188,11 +188,19 @@ async fn a_move_that_is_killed_at_any_step_is_finished_by_a_repeat() {
                 );
             }
         }
-        let repeated = pair.admin.move_shards(&last_four(), &b(), |_| {}).await.unwrap();
+        let repeated = pair.admin.shards().move_to(&last_four(), &b(), |_| {}).await.unwrap();
         assert_eq!(repeated.moved, if killed_at == MoveStep::Opened { 0 } else { 4 }, "{killed_at:?}");
         pair.producer.put(far(&id_in(4..8, "meanwhile"))).await.unwrap();
         assert_eq!(pair.count().await, 52, "{killed_at:?}");
-        assert!(pair.admin.take_back(&last_four(), &b()).await.unwrap_err().to_string().contains("already"));
+        assert!(
+            pair.admin
+                .shards()
+                .take_back(&last_four(), &b())
+                .await
+                .unwrap_err()
+                .to_string()
+                .contains("already")
+        );
     }
 }
 
@@ -202,12 +210,12 @@ async fn a_move_is_taken_back_where_the_new_node_does_not_follow_and_its_old_cop
     pair.replicate().await;
     let admin = pair.admin.clone();
     let killed = tokio::spawn(async move {
-        admin.move_shards(&last_four(), &b(), |step| assert!(step != MoveStep::Copied)).await
+        admin.shards().move_to(&last_four(), &b(), |step| assert!(step != MoveStep::Copied)).await
     });
     assert!(killed.await.unwrap_err().is_panic());
     let id = id_in(4..8, "back");
     assert!(pair.producer.put(far(&id)).await.is_err());
-    assert_eq!(pair.admin.take_back(&last_four(), &b()).await.unwrap(), 4);
+    assert_eq!(pair.admin.shards().take_back(&last_four(), &b()).await.unwrap(), 4);
     // The producer had followed to the replica, which reports the return.
     pair.producer.put(far(&id)).await.unwrap();
 
@@ -215,7 +223,7 @@ async fn a_move_is_taken_back_where_the_new_node_does_not_follow_and_its_old_cop
     pair.b.command::<()>(&["REPLICAOF", "NO", "ONE"]).await;
     let stale = Pair::layout(&pair.b, 4).await.unwrap();
     pair.producer.put(far(&id_in(4..8, "later"))).await.unwrap();
-    let refused = pair.admin.move_shards(&last_four(), &b(), |_| {}).await.unwrap_err();
+    let refused = pair.admin.shards().move_to(&last_four(), &b(), |_| {}).await.unwrap_err();
     assert!(refused.to_string().contains("is no replica of it"), "{refused}");
     assert_eq!(Pair::layout(&pair.b, 4).await.unwrap(), stale);
     assert_eq!(pair.count().await, 2);
@@ -230,13 +238,13 @@ async fn the_old_node_serves_the_shards_again_where_the_new_one_dies_after_the_f
             pair.b.freeze();
         }
     };
-    let error = pair.admin.move_shards(&last_four(), &b(), die).await.unwrap_err();
+    let error = pair.admin.shards().move_to(&last_four(), &b(), die).await.unwrap_err();
     assert!(error.to_string().contains("taken back, because node b does not follow"), "{error}");
     let client = Client::new(pair.settings());
     let producer = Producer::start(client, ProducerOptions::default());
     producer.put(far(&id_in(4..8, "back"))).await.unwrap();
     pair.b.thaw();
-    pair.admin.move_shards(&last_four(), &b(), |_| {}).await.unwrap();
+    pair.admin.shards().move_to(&last_four(), &b(), |_| {}).await.unwrap();
     assert_eq!(pair.count().await, 1);
 }
 
@@ -244,7 +252,7 @@ async fn the_old_node_serves_the_shards_again_where_the_new_one_dies_after_the_f
 async fn a_move_to_what_is_no_sound_replica_is_refused_before_anything_is_changed() {
     let pair = Pair::start().await;
     let refused = async |why: &str| {
-        let error = pair.admin.move_shards(&last_four(), &b(), |_| {}).await.unwrap_err();
+        let error = pair.admin.shards().move_to(&last_four(), &b(), |_| {}).await.unwrap_err();
         assert!(matches!(&error, Error::Move(text) if text.contains(why)), "{error}");
         assert_eq!(Pair::layout(&pair.a, 4).await.unwrap(), "1@a");
     };
@@ -262,7 +270,7 @@ async fn a_move_to_what_is_no_sound_replica_is_refused_before_anything_is_change
     pair.b.command::<()>(&["ACL", "SETUSER", "default", "-replicaof"]).await;
     refused("allow +replicaof there").await;
     pair.b.command::<()>(&["ACL", "SETUSER", "default", "+replicaof"]).await;
-    let error = pair.admin.move_shards(&last_four(), &"c".parse().unwrap(), |_| {}).await.unwrap_err();
+    let error = pair.admin.shards().move_to(&last_four(), &"c".parse().unwrap(), |_| {}).await.unwrap_err();
     assert!(error.to_string().contains("names no node c"), "{error}");
     let other = redis().await;
     let [host, port] = address(&other);
@@ -283,8 +291,8 @@ async fn a_walk_shows_what_moves_to_another_node_under_it() {
     let mut walk = Admin::new(Client::new(pair.settings())).walk(None).await.unwrap();
     let mut shown = BTreeSet::new();
     shown.extend(walk.step().await.unwrap().unwrap().into_iter().map(|message| message.id.to_string()));
-    pair.admin.move_shards(&last_four(), &b(), |_| ()).await.unwrap();
-    pair.admin.discard_moved(|_| ()).await.unwrap();
+    pair.admin.shards().move_to(&last_four(), &b(), |_| ()).await.unwrap();
+    pair.admin.shards().discard_moved(|_| ()).await.unwrap();
     while let Some(messages) = walk.step().await.unwrap() {
         shown.extend(messages.into_iter().map(|message| message.id.to_string()));
     }

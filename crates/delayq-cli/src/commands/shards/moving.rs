@@ -36,7 +36,7 @@ impl Move {
         let Self { ranges: shards, to, back, yes } = self;
         let all: BTreeSet<ShardId> = shards.shards().collect();
         if back {
-            let back = context.admin().take_back(&all, &to).await.map_err(of_core)?;
+            let back = context.admin().shards().take_back(&all, &to).await.map_err(of_core)?;
             return context.output.print(&json!({ "taken_back": back }), || {
                 format!("{} taken back", counted(back as u64, "shard"))
             });
@@ -47,7 +47,7 @@ impl Move {
              again without losing them"
         );
         confirm(&asked, yes)?;
-        let report = context.admin().move_shards(&all, &to, |_| {}).await.map_err(of_core)?;
+        let report = context.admin().shards().move_to(&all, &to, |_| {}).await.map_err(of_core)?;
         let from = report.from.as_ref();
         let value = json!({
             "from": from, "to": to, "moved": report.moved, "away_ms": report.away.as_millis() as u64,
@@ -76,7 +76,7 @@ impl Move {
 }
 
 pub(super) async fn name(context: &Context) -> Result<(), Fault> {
-    let named = context.admin().name_shards().await.map_err(of_core)?;
+    let named = context.admin().shards().name_all().await.map_err(of_core)?;
     context.output.print(&json!({ "named": named }), || match named {
         0 => "every shard records its node already".to_owned(),
         some => format!(
@@ -87,7 +87,7 @@ pub(super) async fn name(context: &Context) -> Result<(), Fault> {
 }
 
 pub(super) async fn clean(context: &Context) -> Result<(), Fault> {
-    let deleted = context.admin().discard_moved(|_| {}).await.map_err(of_core)?;
+    let deleted = context.admin().shards().discard_moved(|_| {}).await.map_err(of_core)?;
     context.output.print(&json!({ "deleted": deleted }), || match deleted.is_empty() {
         true => "nothing is left behind".to_owned(),
         false => {

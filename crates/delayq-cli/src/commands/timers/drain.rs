@@ -151,7 +151,7 @@ impl Undrain {
 
 impl Departing {
     async fn of(name: &str, context: &Context) -> Result<Self, Fault> {
-        let all = context.admin().overview().await.map_err(of_core)?;
+        let all = context.admin().shards().overview().await.map_err(of_core)?;
         let held = all.into_iter().filter(|(_, overview)| overview.owner == name).map(|(shard, _)| shard);
         Ok(Self { name: name.to_owned(), held: held.collect() })
     }
@@ -163,7 +163,7 @@ impl Departing {
         if fleet.heirs(&self.name).next().is_none() {
             return planned;
         }
-        let overviews = context.admin().overview_of(&self.held).await;
+        let overviews = context.admin().shards().overview_of(&self.held).await;
         let still = |seen: &Result<delayq::admin::Overview, _>| !matches!(seen, Ok(overview) if overview.owner != self.name);
         planned.max(overviews.iter().filter(|seen| still(seen)).count())
     }

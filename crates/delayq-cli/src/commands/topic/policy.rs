@@ -166,7 +166,7 @@ fn or_create(fault: Fault) -> Fault {
 
 /// Refuses a durability that a Redis can never confirm; complains about a durability that cannot be confirmed now.
 async fn confirmed(admin: &Admin, durability: Durability) -> Result<(), Fault> {
-    for node in admin.check_nodes().await.map_err(of_core)? {
+    for node in admin.nodes().check().await.map_err(of_core)? {
         let Err(why) = node.facts.confirms(durability) else { continue };
         let found = format!("{} cannot confirm {durability}: {why}", node.address);
         match durability {

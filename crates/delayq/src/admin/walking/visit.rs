@@ -20,7 +20,8 @@ impl Admin {
         through: &BTreeSet<ShardId>,
     ) -> Result<Option<(Arc<Link>, Visit)>, Error> {
         let calls = &self.client.calls;
-        let left: Vec<ShardId> = self.shards().into_iter().filter(|shard| !through.contains(shard)).collect();
+        let left: Vec<ShardId> =
+            self.shards().all().into_iter().filter(|shard| !through.contains(shard)).collect();
         let mut there = Vec::new();
         for (&shard, found) in left.iter().zip(calls.shard_layouts(&left).await) {
             match found {
@@ -85,7 +86,7 @@ impl Admin {
             return Err(Error::Unfit("INFO names no run_id".to_owned()));
         }
         let process = [run_id, field(&info, "master_replid")].join("/");
-        if !self.is_cluster() {
+        if !self.nodes().is_cluster() {
             return Ok(process);
         }
         let info: String = link.query("CLUSTER INFO", redis::cmd("CLUSTER").arg("INFO")).await?;

@@ -178,8 +178,8 @@ const CALLS: &[Call] = &[
         Probe::by(&scene.producer).confirms_groups(&[SHARD]).await
     }),
     call!("Admin::count", scene, scene.admin.count(&scene.topic)),
-    call!("Admin::overview", scene, scene.admin.overview()),
-    call!("Admin::overview_of", scene, scene.admin.overview_of(&[SHARD])),
+    call!("ShardsAdmin::overview", scene, scene.admin.shards().overview()),
+    call!("ShardsAdmin::overview_of", scene, scene.admin.shards().overview_of(&[SHARD])),
     call!("Admin::topics", scene, scene.admin.topics()),
     call!("Admin::histogram", scene, {
         scene.admin.histogram(&scene.topic, TimeRange::ALL, Duration::from_secs(60))
@@ -232,35 +232,39 @@ const CALLS: &[Call] = &[
     call!("Admin::count_call", scene, scene.admin.count_call("c", HOUR)),
     call!("Admin::take_back_call", scene, scene.admin.take_back_call("c", HOUR)),
     call!("Admin::workers", scene, scene.admin.workers(std::slice::from_ref(&scene.topic))),
-    call!("Admin::shards_without_listener", scene, scene.admin.shards_without_listener(&[SHARD])),
+    call!("ShardsAdmin::without_listener", scene, scene.admin.shards().without_listener(&[SHARD])),
     call!("Admin::namespaces", scene, scene.admin.namespaces()),
     call!("Admin::check_server", scene, scene.admin.check_server()),
-    call!("Admin::check_nodes", scene, scene.admin.check_nodes()),
-    call!("Admin::check_each_node", scene, scene.admin.check_each_node()),
-    call!("Admin::shards_by_node", scene, scene.admin.shards_by_node()),
-    call!("Admin::sentinels", scene, scene.admin.sentinels()),
-    call!("Admin::shards_kept_twice", scene, scene.admin.shards_kept_twice()),
+    call!("NodesAdmin::check", scene, scene.admin.nodes().check()),
+    call!("NodesAdmin::check_each", scene, scene.admin.nodes().check_each()),
+    call!("ShardsAdmin::by_node", scene, scene.admin.shards().by_node()),
+    call!("NodesAdmin::sentinels", scene, scene.admin.nodes().sentinels()),
+    call!("ShardsAdmin::kept_twice", scene, scene.admin.shards().kept_twice()),
     call!("Admin::layout", scene, scene.admin.layout()),
-    call!("Admin::shard_layouts", scene, scene.admin.shard_layouts(&[SHARD])),
+    call!("ShardsAdmin::layouts", scene, scene.admin.shards().layouts(&[SHARD])),
     call!("Admin::init", scene, scene.admin.init()),
     call!("Admin::signing_key", scene, scene.admin.signing_key("a fresh one")),
     call!("Admin::seen", scene, scene.admin.seen()),
-    call!("Admin::audit", scene, scene.admin.audit(|_| {})),
-    call!("Admin::repair", scene, async {
-        let audit = scene.admin.audit(|_| {}).await.unwrap();
-        scene.admin.repair(audit, |_| {}).await
+    call!("AuditAdmin::run", scene, scene.admin.audit().run(|_| {})),
+    call!("AuditAdmin::repair", scene, async {
+        let audit = scene.admin.audit().run(|_| {}).await.unwrap();
+        scene.admin.audit().repair(audit, |_| {}).await
     }),
-    call!("Sweep::next", scene, async { scene.admin.sweep(1.0, true).next().await }),
+    call!("Sweep::next", scene, async { scene.admin.audit().sweep(1.0, true).next().await }),
     // One Redis has no other node: each of these calls is refused.
-    call!("Admin::name_shards", scene, scene.admin.name_shards()),
-    call!("Admin::move_shards", scene, async {
-        scene.admin.move_shards(&BTreeSet::from([SHARD]), &"b".parse().unwrap(), |_| {}).await
+    call!("ShardsAdmin::name_all", scene, scene.admin.shards().name_all()),
+    call!("ShardsAdmin::move_to", scene, async {
+        scene.admin.shards().move_to(&BTreeSet::from([SHARD]), &"b".parse().unwrap(), |_| {}).await
     }),
-    call!("Admin::take_back", scene, async {
-        scene.admin.take_back(&BTreeSet::from([SHARD]), &"b".parse().unwrap()).await
+    call!("ShardsAdmin::take_back", scene, async {
+        scene.admin.shards().take_back(&BTreeSet::from([SHARD]), &"b".parse().unwrap()).await
     }),
-    call!("Admin::discard_moved", scene, scene.admin.discard_moved(|_| {})),
-    call!("Admin::grow", scene, scene.admin.grow(ShardCount::new(2 * SHARDS).unwrap(), |_| {})),
+    call!("ShardsAdmin::discard_moved", scene, scene.admin.shards().discard_moved(|_| {})),
+    call!(
+        "ShardsAdmin::grow",
+        scene,
+        scene.admin.shards().grow(ShardCount::new(2 * SHARDS).unwrap(), |_| {})
+    ),
     call!("Admin::purge", scene, scene.admin.purge(&scene.topic, PurgeWhat::Ready, |_| {})),
     call!("Admin::delete_topic", scene, async {
         let empty = Topic::new("empty").unwrap();
@@ -325,7 +329,7 @@ async fn every_call_may_be_dropped_at_each_of_its_awaits() {
     .await;
     let numbers = scene.admin.count(&scene.topic).await.unwrap();
     assert_eq!(numbers.accepted, numbers.accounted(), "{numbers:?}");
-    let audit = scene.admin.audit(|_| {}).await.unwrap();
+    let audit = scene.admin.audit().run(|_| {}).await.unwrap();
     assert!(audit.is_clean(), "{audit:?}");
     assert_eq!(scene.admin.layout().await.unwrap().shards().get(), 2 * SHARDS);
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 async fn a_growth_tells_its_steps_and_every_shard_has_followed_at_its_end() {
     let grown = Grown::new().await;
     let mut steps = Vec::new();
-    let report = grown.admin().grow(count(7), |step| steps.push(step)).await.unwrap();
+    let report = grown.admin().shards().grow(count(7), |step| steps.push(step)).await.unwrap();
     assert_eq!((report.layout.to_string().as_str(), report.added, report.raised), ("4,7", 3, 4));
     let (added, raised) =
         (|done| GrowthStep::Added { done, of: 3 }, |done| GrowthStep::Raised { done, of: 4 });
@@ -43,7 +43,7 @@ async fn is_interrupted_at(lost: u64) -> bool {
     let operator = Client::new(settings(grown.server.url_through(&proxy.address()), 4));
     Admin::new(operator.clone()).layout().await.unwrap();
     proxy.lose_reply(lost, AfterLoss::Reset);
-    let interrupted = Admin::new(operator).grow(count(8), |_| {}).await;
+    let interrupted = Admin::new(operator).shards().grow(count(8), |_| {}).await;
     if proxy.losses() == 0 {
         interrupted.unwrap();
         return false;
@@ -69,7 +69,7 @@ async fn is_interrupted_at(lost: u64) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_is_refused_with_the_reason_and_changes_nothing() {
     let grown = Grown::new().await;
-    let refused = async |to| match grown.admin().grow(count(to), |_| {}).await {
+    let refused = async |to| match grown.admin().shards().grow(count(to), |_| {}).await {
         Err(Error::Growth(why)) => why,
         other => panic!("{other:?}"),
     };
@@ -90,7 +90,7 @@ async fn a_growth_that_is_not_through_everywhere_keeps_the_next_one_out() {
     let grown = Grown::new().await;
     grown.grow(6).await;
     grown.server.command::<u32>(&["HSET", "{dq:2}:meta", "layout", "1", "counts", "4", "shards", "4"]).await;
-    let error = grown.admin().grow(count(8), |_| {}).await.unwrap_err();
+    let error = grown.admin().shards().grow(count(8), |_| {}).await.unwrap_err();
     assert!(matches!(&error, Error::Growth(why) if why.contains("by growing to 6")), "{error}");
     assert_eq!(grown.grow(6).await.raised, 1);
     assert_eq!(grown.grow(8).await.raised, 6);
@@ -100,7 +100,7 @@ async fn a_growth_that_is_not_through_everywhere_keeps_the_next_one_out() {
 async fn a_lost_shard_is_not_made_again_by_a_growth() {
     let grown = Grown::new().await;
     grown.server.command::<u32>(&["DEL", "{dq:2}:meta"]).await;
-    let error = grown.admin().grow(count(8), |_| {}).await.unwrap_err();
+    let error = grown.admin().shards().grow(count(8), |_| {}).await.unwrap_err();
     assert!(matches!(error, Error::Uninitialised(shard) if shard.get() == 2), "{error}");
     assert_eq!(grown.layouts(5).await, ["4", "4", "", "4", ""]);
 }
@@ -111,7 +111,8 @@ async fn of_two_growths_at_once_one_is_carried_out_whole() {
         let grown = Grown::new().await;
         let (one, other) = (Admin::new(grown.party(4).client), Admin::new(grown.party(4).client));
         let to = if round % 2 == 0 { 9 } else { 8 };
-        let (eight, second) = tokio::join!(one.grow(count(8), |_| {}), other.grow(count(to), |_| {}));
+        let (eight, second) =
+            tokio::join!(one.shards().grow(count(8), |_| {}), other.shards().grow(count(to), |_| {}));
         let counts = match (&eight, &second) {
             (Ok(_), Ok(_)) if to == 8 => "4,8",
             (Ok(_), Ok(_)) => "4,8,9",

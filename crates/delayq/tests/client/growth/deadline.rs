@@ -40,7 +40,7 @@ async fn a_call_that_meets_a_growth_gets_no_second_deadline() {
     };
     let (canceller, putter) = (far("warm-1").await, far("warm-2").await);
     canceller.put(message("order-17")).await.unwrap();
-    let layout = Admin::new(near).grow(count(8), |_| {}).await.unwrap().layout;
+    let layout = Admin::new(near).shards().grow(count(8), |_| {}).await.unwrap().layout;
     proxy.set_both(Flow::Delay(LATE));
 
     // The first round trip ends in a refusal, and the second has the rest of the deadline.

@@ -85,7 +85,7 @@ async fn a_client_of_another_deployment_is_refused_and_does_not_follow() {
     party.put(grown.message(1)).await;
     grown.server.command::<()>(&["FLUSHDB"]).await;
     Admin::new(grown.party(5).client.clone()).init().await.unwrap();
-    delayq::Admin::new(grown.party(5).client).grow(count(8), |_| {}).await.unwrap();
+    delayq::Admin::new(grown.party(5).client).shards().grow(count(8), |_| {}).await.unwrap();
     let error = party.producer.put(grown.message(2)).await.unwrap_err().error;
     assert!(matches!(&error, Error::Foreign { .. }), "{error}");
 }
@@ -120,7 +120,7 @@ async fn a_listener_of_a_shard_learns_that_it_was_raised() {
         Owner::new(party.client.clone()).listen(shards.clone()),
         Holder::new(party.client.clone()).listen(shards.clone()),
     );
-    let nodes = grown.admin().shards_by_node().await.unwrap().len();
+    let nodes = grown.admin().shards().by_node().await.unwrap().len();
     for listener in [&mut wakes, &mut ready] {
         for _ in 0..nodes {
             assert_eq!(within("a connection", SHORT, listener.next()).await, Notification::Resync);

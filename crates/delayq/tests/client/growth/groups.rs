@@ -243,7 +243,7 @@ async fn answers_alike(seed: u64) {
         if n == STEPS / 2 {
             for party in &parties {
                 let more = ShardCount::new(party.shards() + 4).unwrap();
-                party.deployment.admin.grow(more, |_| {}).await.unwrap();
+                party.deployment.admin.shards().grow(more, |_| {}).await.unwrap();
             }
         }
         let step = step(&mut rng, n);
@@ -268,7 +268,7 @@ async fn answers_alike(seed: u64) {
         }
     }
     for party in &parties {
-        let audit = party.deployment.admin.audit(|_| {}).await.unwrap();
+        let audit = party.deployment.admin.audit().run(|_| {}).await.unwrap();
         assert!(audit.is_clean(), "{audit:?}");
     }
 }

@@ -43,7 +43,7 @@ impl Grown {
     }
 
     pub(crate) async fn grow(&self, to: u16) -> GrowthReport {
-        self.admin().grow(count(to), |_| {}).await.unwrap()
+        self.admin().shards().grow(count(to), |_| {}).await.unwrap()
     }
 
     pub(crate) fn message(&self, n: u32) -> Message {
@@ -63,7 +63,7 @@ impl Grown {
 
     pub(crate) async fn layouts(&self, shards: u16) -> Vec<String> {
         let shards: Vec<ShardId> = (0..shards).map(ShardId::new).collect();
-        let found = Admin::new(self.client.clone()).shard_layouts(&shards).await.into_iter();
+        let found = Admin::new(self.client.clone()).shards().layouts(&shards).await.into_iter();
         found.map(|layout| layout.unwrap().map_or(String::new(), |found| found.layout.to_string())).collect()
     }
 

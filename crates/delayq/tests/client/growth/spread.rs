@@ -7,7 +7,7 @@ use delayq_tests::deadline::{SHORT, wait_until};
 
 async fn holds(grown: &Grown, shards: u16) -> Vec<u64> {
     let shards: Vec<ShardId> = (0..shards).map(ShardId::new).collect();
-    let found = Admin::new(grown.client.clone()).shard_layouts(&shards).await.into_iter();
+    let found = Admin::new(grown.client.clone()).shards().layouts(&shards).await.into_iter();
     found.map(|layout| layout.unwrap().unwrap().messages).collect()
 }
 

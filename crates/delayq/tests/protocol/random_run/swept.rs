@@ -40,7 +40,7 @@ impl Run {
     }
 
     async fn sweep(&mut self) -> Result<usize, String> {
-        let (mut sweep, mut found) = (self.admin.sweep(1.0, true), 0);
+        let (mut sweep, mut found) = (self.admin.audit().sweep(1.0, true), 0);
         for walk in 1..=WALKS {
             let mut faults = Vec::new();
             while let Some(step) = sweep.next().await.map_err(|error| error.to_string())? {

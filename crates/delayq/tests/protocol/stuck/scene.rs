@@ -105,7 +105,7 @@ impl Scene {
 
     /// Findings of an audit, without findings that follow from others.
     pub(super) async fn found(&self) -> (Audit, BTreeSet<(FindingKind, String)>) {
-        let audit = self.admin.audit(|_| {}).await.unwrap();
+        let audit = self.admin.audit().run(|_| {}).await.unwrap();
         let found = audit.findings.iter().map(|found| {
             let id = found.id.trim_end_matches(|c: char| c == '-' || c.is_ascii_digit());
             (found.kind, format!("{} {id}", found.index))
@@ -115,7 +115,7 @@ impl Scene {
     }
 
     pub(super) async fn swept(&self, mends: bool) -> Vec<SweptFault> {
-        swept_by(&mut self.admin.sweep(1.0, mends)).await
+        swept_by(&mut self.admin.audit().sweep(1.0, mends)).await
     }
 
     pub(super) async fn drain(&mut self) -> BTreeSet<String> {

@@ -43,7 +43,7 @@ async fn one_node_that_answers_is_enough_to_find_the_others() {
     let cluster = RedisCluster::start().await;
     let url = format!("redis+cluster://127.0.0.1:1,{}", cluster.nodes[2].address());
     let (_, admin, _) = created(settings(url, SHARDS)).await;
-    assert_eq!(admin.check_nodes().await.unwrap().len(), 3);
+    assert_eq!(admin.nodes().check().await.unwrap().len(), 3);
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn a_client_connects_while_a_master_is_down_and_only_a_check_of_each_node_
     cluster.nodes[victim].kill().await;
     let admin = Admin::new(Client::connect(settings(cluster.url(), SHARDS)).await.unwrap());
     admin.check_server().await.unwrap();
-    let error = admin.check_nodes().await.unwrap_err();
+    let error = admin.nodes().check().await.unwrap_err();
     assert!(error.is_outage() && error.to_string().contains(&cluster.nodes[victim].address()), "{error}");
     for node in (0..3).filter(|node| *node != victim) {
         cluster.nodes[node].command::<()>(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
@@ -120,7 +120,7 @@ async fn what_no_node_says_is_an_error_with_each_reason_and_passes() {
         node.kill().await;
     }
     let stranger = Admin::new(Client::new(settings(url, SHARDS)));
-    let error = stranger.overview().await.unwrap_err();
+    let error = stranger.shards().overview().await.unwrap_err();
     let text = error.to_string();
     assert!(cluster.nodes.iter().all(|node| text.contains(&node.address())), "{text}");
     assert_eq!((error.fate(), error.is_outage()), (Fate::NotApplied, true));
@@ -130,7 +130,7 @@ async fn what_no_node_says_is_an_error_with_each_reason_and_passes() {
     }
     cluster.settled().await;
     // Without a file the nodes came back empty.
-    let error = stranger.overview().await.unwrap_err();
+    let error = stranger.shards().overview().await.unwrap_err();
     assert!(matches!(error, Error::Uninitialised(_)), "{error}");
     stranger.init().await.unwrap();
     wait_until("a put", LONG, async || producer.put(message("x")).await.is_ok()).await;
@@ -162,7 +162,7 @@ impl Strandable {
 
 async fn asked(client: &Client) -> Result<(), Error> {
     let admin = Admin::new(client.clone());
-    within("a call", LONG, admin.overview_of(&[ShardId::new(0)])).await.remove(0).map(drop)
+    within("a call", LONG, admin.shards().overview_of(&[ShardId::new(0)])).await.remove(0).map(drop)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 async fn a_master_that_became_a_replica_is_looked_for_and_not_called_unfit() {
     let cluster = RedisCluster::with_replicas().await;
     let (_, admin, _) = created(settings(cluster.url(), SHARDS)).await;
-    admin.check_nodes().await.unwrap();
+    admin.nodes().check().await.unwrap();
     let master = cluster.fail_over(slot(0), Some("FORCE")).await;
-    wait_until("each master to be found", LONG, async || match admin.check_nodes().await {
+    wait_until("each master to be found", LONG, async || match admin.nodes().check().await {
         Ok(nodes) => nodes.iter().any(|node| node.address == cluster.nodes[master].address()),
         Err(error) => {
             assert!(error.is_outage(), "{error}");

@@ -33,7 +33,7 @@ async fn check(cluster: &RedisCluster, admin: &Admin, expected: &BTreeSet<String
     assert!(lost.is_empty(), "{} lost, such as {}", lost.len(), lost[0]);
     assert_eq!(found.len(), expected.len(), "more is stored than was accepted");
     assert!(found.values().all(|&count| count == 1), "some are stored at two nodes");
-    let audit = admin.audit(|_| {}).await.unwrap();
+    let audit = admin.audit().run(|_| {}).await.unwrap();
     assert!(audit.findings.is_empty() && audit.drifts.is_empty(), "{audit:?}");
 }
 
@@ -78,7 +78,7 @@ async fn a_node_that_is_added_given_all_slots_of_another_and_emptied_again_under
     tell(&format!("{moved} slots moved to a new node and back"), began, &accepted);
     // The map names a node without shards until the next request for the map: at the first call in vain, or
     // each 20 seconds.
-    let is_forgotten = async || match admin.check_nodes().await {
+    let is_forgotten = async || match admin.nodes().check().await {
         Ok(nodes) => nodes.len() == 3,
         Err(error) => {
             assert!(error.is_outage(), "{error}");

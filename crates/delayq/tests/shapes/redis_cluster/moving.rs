@@ -47,7 +47,7 @@ async fn slots_that_move_there_and_back_under_load_lose_nothing_and_double_nothi
     let found = stored(&cluster).await;
     assert_eq!(found.keys().cloned().collect::<BTreeSet<_>>(), put);
     assert!(found.values().all(|&count| count == 1));
-    let audit = admin.audit(|_| {}).await.unwrap();
+    let audit = admin.audit().run(|_| {}).await.unwrap();
     assert!(audit.findings.is_empty() && audit.drifts.is_empty(), "{audit:?}");
 }
 

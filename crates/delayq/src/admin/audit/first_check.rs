@@ -2,7 +2,7 @@
 //! commands cost Redis a third of a script call, and delay nobody. All other messages, and messages that moved in
 //! between, are left to the script, which sees a message and the entry at one moment.
 
-use super::paced::Paced;
+use super::paced_calls::PacedCalls;
 use crate::error::Error;
 use delayq_core::envelope::HEAD_BYTES;
 use delayq_core::shard::ShardId;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// The result of a first check.
 #[derive(Debug, Default)]
-pub(super) struct Glance {
+pub(super) struct FirstCheck {
     /// The messages that are in the right bucket, by bucket; each message by key without the base.
     pub(super) found: BTreeMap<Vec<u8>, Vec<Vec<u8>>>,
     /// The messages that a script has to check, likewise.
@@ -27,28 +27,36 @@ struct Expected {
     keys: Vec<(Vec<u8>, bool)>,
 }
 
-// === impl Paced ===
+// === impl PacedCalls ===
 
-impl Paced {
+impl PacedCalls {
     /// Checks messages of a shard, each by key without the base.
-    pub(super) async fn glance(&mut self, shard: ShardId, keys: Vec<Vec<u8>>) -> Result<Glance, Error> {
+    pub(super) async fn first_check(
+        &mut self,
+        shard: ShardId,
+        keys: Vec<Vec<u8>>,
+    ) -> Result<FirstCheck, Error> {
         let heads = self.heads(shard, &keys).await?;
-        let (mut glance, mut buckets) = (Glance::default(), BTreeMap::<Vec<u8>, Expected>::new());
+        let (mut checked, mut buckets) = (FirstCheck::default(), BTreeMap::<Vec<u8>, Expected>::new());
         for (key, head) in keys.into_iter().zip(heads) {
             let Some(place) = place_if_delayed(&key, &head) else {
-                glance.doubtful.push(key);
+                checked.doubtful.push(key);
                 continue;
             };
             let expected = buckets.entry(place.bucket).or_default();
             expected.entries.push(place.entry);
             expected.keys.push((key, place.is_alone));
         }
-        self.find(shard, buckets, &mut glance).await?;
-        Ok(glance)
+        self.find(shard, buckets, &mut checked).await?;
+        Ok(checked)
     }
 
     /// Reads the heads of messages, by key without the base; empty if there is no message.
-    pub(super) async fn heads(&mut self, shard: ShardId, keys: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, Error> {
+    pub(in crate::admin) async fn heads(
+        &mut self,
+        shard: ShardId,
+        keys: &[Vec<u8>],
+    ) -> Result<Vec<Vec<u8>>, Error> {
         let base = self.keys().base(shard).into_bytes();
         let mut pipeline = Pipeline::with_capacity(keys.len());
         for key in keys {
@@ -67,7 +75,7 @@ impl Paced {
         &mut self,
         shard: ShardId,
         buckets: BTreeMap<Vec<u8>, Expected>,
-        glance: &mut Glance,
+        checked: &mut FirstCheck,
     ) -> Result<(), Error> {
         if buckets.is_empty() {
             return Ok(());
@@ -87,13 +95,13 @@ impl Paced {
             for (n, (key, is_alone)) in expected.keys.into_iter().enumerate() {
                 let is_there = scores.get(n).is_some_and(|score| *score != Value::Nil);
                 if !(is_there && is_alone) {
-                    glance.doubtful.push(key.clone());
+                    checked.doubtful.push(key.clone());
                 }
                 if is_there {
                     found.push(key);
                 }
             }
-            glance.found.insert(bucket, found);
+            checked.found.insert(bucket, found);
         }
         Ok(())
     }

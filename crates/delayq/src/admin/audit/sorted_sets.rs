@@ -1,6 +1,6 @@
 //! Reads sorted sets page by page: many small sets at a time, and large sets one by one.
 
-use super::paced::Paced;
+use super::paced_calls::PacedCalls;
 use crate::error::Error;
 use delayq_core::shard::ShardId;
 use redis::{Cmd, FromRedisValue, Pipeline, Value, from_redis_value};
@@ -16,7 +16,7 @@ const FIRST_ENTRIES: usize = ENTRIES_A_PAGE / SETS_A_CALL;
 
 /// A walk over the entries of sorted sets, named by position in a list.
 #[derive(Debug, Default)]
-pub(super) struct Pages {
+pub(super) struct SortedSetPages {
     waiting: VecDeque<usize>,
     large: VecDeque<Large>,
 }
@@ -32,9 +32,9 @@ struct Large {
     left: Range<usize>,
 }
 
-// === impl Pages ===
+// === impl SortedSetPages ===
 
-impl Pages {
+impl SortedSetPages {
     pub(super) fn begin(&mut self, sets: impl Iterator<Item = usize>) {
         self.waiting.extend(sets);
     }
@@ -55,7 +55,7 @@ impl Pages {
     /// Redis cannot be used.
     pub(super) async fn next(
         &mut self,
-        redis: &mut Paced,
+        redis: &mut PacedCalls,
         sets: &[(ShardId, Vec<u8>)],
     ) -> Result<Vec<(usize, Vec<Vec<u8>>)>, Error> {
         let Some(large) = self.large.front_mut() else { return self.first_pages(redis, sets).await };
@@ -78,7 +78,7 @@ impl Pages {
 
     async fn first_pages(
         &mut self,
-        redis: &mut Paced,
+        redis: &mut PacedCalls,
         sets: &[(ShardId, Vec<u8>)],
     ) -> Result<Vec<(usize, Vec<Vec<u8>>)>, Error> {
         let Some(&first) = self.waiting.front() else { return Ok(Vec::new()) };
@@ -108,9 +108,9 @@ impl Pages {
     }
 }
 
-// === impl Paced ===
+// === impl PacedCalls ===
 
-impl Paced {
+impl PacedCalls {
     /// Returns the entries of a sorted set in a range of ranks; empty if the key is not a sorted set.
     pub(super) async fn page(
         &mut self,

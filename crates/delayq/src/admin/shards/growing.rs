@@ -7,7 +7,8 @@
 //! The new shards exist before any old shard mentions them. Every step may be repeated, so an interrupted growth is
 //! finished by starting the growth again.
 
-use super::Admin;
+use super::ShardsAdmin;
+use crate::admin::topics_in;
 use crate::error::Error;
 use delayq_core::call::Call;
 use delayq_core::id::Topic;
@@ -62,9 +63,9 @@ struct Found<'a> {
     behind: bool,
 }
 
-// === impl Admin ===
+// === impl ShardsAdmin ===
 
-impl Admin {
+impl ShardsAdmin<'_> {
     /// Adds shards to the deployment during normal use. Producers, consumers, timers and forwarders follow
     /// automatically; pending messages stay in place. `progress` gets each step. An interrupted growth is finished by
     /// another call.
@@ -73,13 +74,13 @@ impl Admin {
     /// [`Error::Growth`] if there would be fewer shards, or another growth is unfinished; [`Error::Uninitialised`] if a
     /// shard is missing. After an error of the connection the growth may have begun: repeat the call.
     pub async fn grow(
-        &self,
+        self,
         to: ShardCount,
         mut progress: impl FnMut(GrowthStep),
     ) -> Result<GrowthReport, Error> {
         let (known, layouts) = self.look_at_layouts().await?;
         let next = ShardId::new(known.shards().get());
-        let calls = &self.client.calls;
+        let calls = &self.admin.client.calls;
         let begun = match calls.nodes().has_node(next) {
             true => calls.shard_layouts(&[next]).await.pop().expect("one answer for one shard")?,
             // The map ends with the last shard of the deployment.
@@ -93,7 +94,7 @@ impl Admin {
         let Some(before) = earlier.last() else { return Ok(report) };
 
         let added: Vec<ShardId> = target.shards().shards().skip(before.get().into()).collect();
-        if self.client.nodes().is_some() {
+        if self.admin.client.nodes().is_some() {
             // Before any shard is added: a new shard may have no node, or be at another node.
             calls.certain_layouts(&added).await?;
         }
@@ -111,9 +112,9 @@ impl Admin {
         let of = before.get();
         report.raised =
             self.raise_all(&old, &target, |done| progress(GrowthStep::Raised { done, of })).await?;
-        self.client.calls.shared_layout().learn(&target);
+        self.admin.client.calls.shared_layout().learn(&target);
         self.settle_topics(&target, &added).await?;
-        self.identify().await?;
+        self.admin.identify().await?;
         match self.look_at_layouts().await? {
             (known, found) if found.iter().all(|found| found.layout == known) => Ok(report),
             _ => Err(Error::Growth("not every shard has followed: repeat it".to_owned())),
@@ -121,19 +122,19 @@ impl Admin {
     }
 
     /// Reads the layouts that all shards record, and the present layout as known by this client and the first shard.
-    async fn look_at_layouts(&self) -> Result<(Layout, Vec<ShardLayout>), Error> {
-        self.client.calls.layout().await?;
+    async fn look_at_layouts(self) -> Result<(Layout, Vec<ShardLayout>), Error> {
+        self.admin.client.calls.layout().await?;
         let mut found: Vec<ShardLayout> = Vec::new();
         loop {
-            let known = self.client.calls.known().layout;
+            let known = self.admin.client.calls.known().layout;
             let left: Vec<ShardId> = known.shards().shards().skip(found.len()).take(SHARDS_A_CALL).collect();
             if left.is_empty() {
                 return Ok((known, found));
             }
-            for (&shard, layout) in left.iter().zip(self.client.calls.shard_layouts(&left).await) {
+            for (&shard, layout) in left.iter().zip(self.admin.client.calls.shard_layouts(&left).await) {
                 let layout = layout?.ok_or(Error::Uninitialised(shard))?;
                 // A growth by another caller may be in progress.
-                self.client.calls.shared_layout().learn(&layout.layout);
+                self.admin.client.calls.shared_layout().learn(&layout.layout);
                 found.push(layout);
             }
         }
@@ -141,14 +142,14 @@ impl Admin {
 
     /// Raises or adds shards. Returns the number of shards that changed.
     async fn raise_all(
-        &self,
+        self,
         shards: &[ShardId],
         target: &Layout,
         mut progress: impl FnMut(u16),
     ) -> Result<u16, Error> {
         let (mut changed, mut done) = (0, 0);
         for some in shards.chunks(SHARDS_A_CALL) {
-            for answer in self.client.calls.raise(some, target).await {
+            for answer in self.admin.client.calls.raise(some, target).await {
                 changed += u16::from(matches!(answer?, Grown::Created | Grown::Raised));
                 done += 1;
             }
@@ -159,7 +160,7 @@ impl Admin {
 
     /// Copies the settings of every topic from the first shard to the new shards, and repeats the copy if settings
     /// change meanwhile.
-    async fn settle_topics(&self, target: &Layout, added: &[ShardId]) -> Result<(), Error> {
+    async fn settle_topics(self, target: &Layout, added: &[ShardId]) -> Result<(), Error> {
         let mut given: BTreeMap<Topic, TopicSettings> = BTreeMap::new();
         loop {
             let mut changed = false;
@@ -171,7 +172,7 @@ impl Admin {
                     let configure =
                         |&shard: &ShardId| configure(shard, &topic, &settings).under(target.number());
                     let calls: Vec<Call> = some.iter().map(configure).collect();
-                    let answers = self.client.calls.send_plain(calls).await;
+                    let answers = self.admin.client.calls.send_plain(calls).await;
                     answers.into_iter().try_for_each(|reply| reply.map(drop))?;
                 }
                 given.insert(topic, settings);
@@ -184,16 +185,16 @@ impl Admin {
     }
 
     /// Returns the settings of each topic in the first shard, with the rate of a shard that has followed.
-    async fn settings_for(&self, target: &Layout) -> Result<Vec<(Topic, TopicSettings)>, Error> {
+    async fn settings_for(self, target: &Layout) -> Result<Vec<(Topic, TopicSettings)>, Error> {
         let first = ShardId::new(0);
-        let layouts = self.client.calls.shard_layouts(&[first]).await;
+        let layouts = self.admin.client.calls.shard_layouts(&[first]).await;
         let layout = layouts.into_iter().next().expect("one answer for one shard")?;
         let has = layout.ok_or(Error::Uninitialised(first))?.layout.shards();
         let part = f64::from(has.get()) / f64::from(target.shards().get());
         let mut all = Vec::new();
-        let topics: Vec<Topic> = self.topics_in(first).await?.into_iter().collect();
+        let topics: Vec<Topic> = topics_in(&self.admin.client.calls, first).await?.into_iter().collect();
         for page in topics.chunks(MAX_IDS_A_CALL) {
-            let described = self.client.calls.ask(describe(first, page), settings::read).await?;
+            let described = self.admin.client.calls.ask(describe(first, page), settings::read).await?;
             for (topic, settings) in page.iter().zip(described) {
                 let mut settings = full_settings(settings);
                 for (_, rate) in settings.iter_mut().filter(|(field, _)| *field == "rate") {

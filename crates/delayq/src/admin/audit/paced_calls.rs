@@ -1,6 +1,6 @@
 //! Calls that leave Redis to other clients most of the time, by a rest after each call.
 
-use super::scanning::KeyScan;
+use crate::admin::key_scan::KeyScan;
 use crate::client::Client;
 use crate::clock;
 use crate::error::Error;
@@ -16,7 +16,7 @@ const SHORTEST_REST: Duration = Duration::from_millis(2);
 
 /// A deployment that gets one call at a time, for no more than a share of the time.
 #[derive(Clone, Debug)]
-pub(super) struct Paced {
+pub(in crate::admin) struct PacedCalls {
     client: Client,
     pace: Pace,
 }
@@ -28,11 +28,11 @@ struct Pace {
     owed: Duration,
 }
 
-// === impl Paced ===
+// === impl PacedCalls ===
 
-impl Paced {
+impl PacedCalls {
     /// `share`, more than 0 and at most 1: the maximum part of the time for calls, network time included; 1: no rest.
-    pub(super) fn new(client: Client, share: f64) -> Self {
+    pub(in crate::admin) fn new(client: Client, share: f64) -> Self {
         Self { client, pace: Pace { share, owed: Duration::ZERO } }
     }
 

@@ -1,18 +1,18 @@
 //! A walk over every message, every index and every counter of a deployment, call by call.
 //!
 //! ```text
-//! SCAN ─┬─ messages ─► glance ─► audit ─┬─ findings      (of a sweep, those that `Entries` does not account for)
-//!       │                               └─ in no bucket ─► are they in their queue? ─► findings
+//! SCAN ─┬─ messages ─► first check ─► audit ─┬─ findings  (of a sweep, those that `BucketEntries` does not account for)
+//!       │                                    └─ in no bucket ─► are they in their queue? ─► findings
 //!       ├─ indexes ──► audit_index ─► findings
 //!       └─ topics ───► at the end: recount ─► drifts
 //! ```
 //! Redis lists the keys of all shards at once, so one walk covers the whole deployment.
 
-use super::entries::Entries;
-use super::paced::Paced;
-use super::queues::Candidates;
-use super::scanning::KeyScan;
-use crate::admin::stuck::{Drift, Finding, FindingKind, Uncounted};
+use super::bucket_entries::BucketEntries;
+use super::findings::{Drift, Finding, FindingKind, Uncounted};
+use super::paced_calls::PacedCalls;
+use super::ready_queues::LostCandidates;
+use crate::admin::key_scan::KeyScan;
 use crate::error::Error;
 use delayq_core::id::Topic;
 use delayq_core::shard::ShardId;
@@ -39,8 +39,8 @@ const COUNTS: usize = 5;
 
 /// The walk, and the progress so far.
 #[derive(Debug)]
-pub(super) struct Auditor {
-    redis: Paced,
+pub(super) struct AuditWalk {
+    redis: PacedCalls,
     /// The walk over the keys.
     keys: KeyScan,
     /// Messages that were seen and not checked yet, by key without the base.
@@ -52,10 +52,10 @@ pub(super) struct Auditor {
     /// the next walk, because a walk under load would not end otherwise.
     ends: BTreeMap<ShardId, Option<(f64, Vec<u8>)>>,
     /// The entries of the buckets; `None`: a script checks each message and each entry.
-    entries: Option<Entries>,
+    entries: Option<BucketEntries>,
     /// Buckets that were seen: with `entries`, buckets are checked after all messages.
     buckets: BTreeSet<(ShardId, Vec<u8>)>,
-    candidates: Candidates,
+    candidates: LostCandidates,
     /// Topics that were seen and not counted yet, by number.
     topics: BTreeSet<(ShardId, String)>,
     /// Number of faults by topic. A topic with a fault is not counted.
@@ -76,10 +76,10 @@ pub(super) struct Page {
     pub(super) topic: Option<(ShardId, String, String)>,
 }
 
-// === impl Auditor ===
+// === impl AuditWalk ===
 
-impl Auditor {
-    pub(super) fn new(redis: Paced, entries: Option<Entries>) -> Self {
+impl AuditWalk {
+    pub(super) fn new(redis: PacedCalls, entries: Option<BucketEntries>) -> Self {
         let pattern = format!("{{{}:*}}:*", redis.keys().namespace());
         Self {
             redis,
@@ -90,7 +90,7 @@ impl Auditor {
             ends: BTreeMap::new(),
             entries,
             buckets: BTreeSet::new(),
-            candidates: Candidates::default(),
+            candidates: LostCandidates::default(),
             topics: BTreeSet::new(),
             faulty: BTreeMap::new(),
             names: BTreeMap::new(),
@@ -141,7 +141,7 @@ impl Auditor {
 
     /// Selects full pages first, and the rest of each shard once all keys were seen.
     fn whats_next(&mut self) -> Next {
-        if self.entries.as_ref().is_some_and(Entries::comes_first) {
+        if self.entries.as_ref().is_some_and(BucketEntries::comes_first) {
             return Next::Entries;
         }
         let is_over = self.keys.is_over();
@@ -218,13 +218,13 @@ impl Auditor {
         let left = waiting.len().saturating_sub(MESSAGES_A_LOOK);
         let keys = waiting[left..].to_vec();
         let mut page = Page { looked_at: keys.len() as u64, ..Page::default() };
-        let glance = self.redis.glance(shard, keys).await?;
+        let checked = self.redis.first_check(shard, keys).await?;
         let mut reports = Vec::new();
-        for keys in glance.doubtful.chunks(MESSAGES_A_CALL) {
+        for keys in checked.doubtful.chunks(MESSAGES_A_CALL) {
             reports.push(self.redis.ask(audit::messages(shard, keys), audit::read_messages).await?);
         }
         if let Some(entries) = &mut self.entries {
-            glance.found.into_iter().for_each(|(bucket, keys)| entries.are_in(shard, bucket, &keys));
+            checked.found.into_iter().for_each(|(bucket, keys)| entries.are_in(shard, bucket, &keys));
         }
         for report in reports {
             for (word, name) in report.findings {
@@ -277,7 +277,7 @@ impl Auditor {
 
     async fn look_through_queues(&mut self) -> Result<Page, Error> {
         let findings = self.redis.lost(&self.candidates).await?;
-        self.candidates = Candidates::default();
+        self.candidates = LostCandidates::default();
         Ok(Page { findings, ..Page::default() })
     }
 
@@ -336,9 +336,9 @@ enum Next {
     Nothing,
 }
 
-// === impl Paced ===
+// === impl PacedCalls ===
 
-impl Paced {
+impl PacedCalls {
     /// Returns the last entry of an index; `None`: the index is empty.
     async fn last_entry(&mut self, shard: ShardId, index: &[u8]) -> Result<Option<(f64, Vec<u8>)>, Error> {
         let mut zrange = redis::cmd("ZRANGE");
@@ -352,7 +352,11 @@ impl Paced {
     }
 
     /// Returns the name of the topic with this number in a shard.
-    pub(super) async fn topic_name(&mut self, shard: ShardId, number: &str) -> Result<Option<Topic>, Error> {
+    pub(in crate::admin) async fn topic_name(
+        &mut self,
+        shard: ShardId,
+        number: &str,
+    ) -> Result<Option<Topic>, Error> {
         let mut hget = redis::cmd("HGET");
         hget.arg(format!("{}t:{number}", self.keys().base(shard))).arg("name");
         match self.run(shard, &hget).await {

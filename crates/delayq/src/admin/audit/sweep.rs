@@ -1,10 +1,10 @@
 //! Sweeps: audits and mends in one pass, for no more than a share of Redis's time.
 
-use super::Admin;
-use super::auditor::{Auditor, Page};
-use super::entries::Entries;
-use super::paced::Paced;
-use crate::admin::stuck::{Drift, Finding, FindingKind};
+use super::AuditAdmin;
+use super::bucket_entries::BucketEntries;
+use super::findings::{Drift, Finding, FindingKind};
+use super::paced_calls::PacedCalls;
+use super::walk::{AuditWalk, Page};
 use crate::error::Error;
 use crate::options::SHARE;
 use delayq_core::shard::ShardId;
@@ -16,14 +16,14 @@ use std::mem;
 /// The kind of a counter that differs from the actual number.
 const COUNTER: &str = "counter";
 
-/// Repeated walks over a deployment in use: every message, entry and counter. See [`Admin::sweep`].
+/// Repeated walks over a deployment in use: every message, entry and counter. See [`AuditAdmin::sweep`].
 ///
 /// **A counter is mended once two walks in a row found the same error.** A message that got stuck behind the first walk
 /// makes the counters of the topic look wrong; the second walk finds that message instead.
 #[derive(Debug)]
 pub struct Sweep {
-    redis: Paced,
-    auditor: Auditor,
+    redis: PacedCalls,
+    walk: AuditWalk,
     /// Counts walks: each walk reads the heads of different messages.
     turn: u64,
     /// The unfinished part of the last page; `None`: the page is finished.
@@ -109,7 +109,7 @@ impl Sweep {
         if matches!(step, Ok(None) | Err(Error::Walk(_))) {
             self.turn = self.turn.wrapping_add(1);
             self.open = None;
-            self.auditor = Auditor::new(self.redis.clone(), Some(Entries::new(self.turn)));
+            self.walk = AuditWalk::new(self.redis.clone(), Some(BucketEntries::new(self.turn)));
             let off = mem::take(&mut self.off);
             if step.is_ok() {
                 self.off_before = off;
@@ -120,7 +120,7 @@ impl Sweep {
 
     async fn step(&mut self) -> Result<Option<Swept>, Error> {
         if self.open.is_none() {
-            self.open = self.auditor.next().await?.map(Open::of);
+            self.open = self.walk.next().await?.map(Open::of);
         }
         // Each part leaves the page once finished: after an error or a dropped future, the other parts stay.
         while let Some((shard, findings)) = self.open.as_ref().and_then(Open::next_findings) {
@@ -196,14 +196,14 @@ impl Sweep {
                 Mending::Mended => SweptMending::Mended,
                 // Normal operation mended the fault meanwhile.
                 Mending::Sound => {
-                    self.auditor.is_mended(finding);
+                    self.walk.is_mended(finding);
                     continue;
                 }
                 Mending::Failed(_) if finding.kind == FindingKind::WrongType => SweptMending::Left,
                 Mending::Failed(why) => SweptMending::Failed(why),
             };
             if mending == SweptMending::Mended {
-                self.auditor.is_mended(finding);
+                self.walk.is_mended(finding);
             }
             faults.push(fault(finding, mending));
         }
@@ -229,16 +229,16 @@ impl Open {
     }
 }
 
-// === impl Admin ===
+// === impl AuditAdmin ===
 
-impl Admin {
+impl AuditAdmin<'_> {
     /// Begins a sweep: an audit that mends each finding, and purges dead letters beyond the retention limits of the
     /// topic. With `mends` false, the sweep only reports. The calls take no more than a `share` of the time, network
     /// time included: from 0.000001 to 1, which means without a pause.
-    pub fn sweep(&self, share: f64, mends: bool) -> Sweep {
-        let redis = Paced::new(self.client.clone(), share);
+    pub fn sweep(self, share: f64, mends: bool) -> Sweep {
+        let redis = PacedCalls::new(self.admin.client.clone(), share);
         let turn = fastrand::u64(..);
-        let auditor = Auditor::new(redis.clone(), Some(Entries::new(turn)));
-        Sweep { redis, auditor, turn, open: None, mends, off: Off::new(), off_before: Off::new() }
+        let walk = AuditWalk::new(redis.clone(), Some(BucketEntries::new(turn)));
+        Sweep { redis, walk, turn, open: None, mends, off: Off::new(), off_before: Off::new() }
     }
 }

@@ -1,8 +1,8 @@
 //! Mends the findings of an audit, while the deployment is in use.
 
-use super::paced::Paced;
-use super::{Admin, Audit};
-use crate::admin::stuck::{Finding, FindingKind};
+use super::findings::{Finding, FindingKind};
+use super::paced_calls::PacedCalls;
+use super::{Audit, AuditAdmin};
 use crate::error::Error;
 use delayq_core::limits::MAX_IDS_A_CALL;
 use delayq_core::shard::ShardId;
@@ -27,16 +27,16 @@ pub struct Repaired {
     pub left: Audit,
 }
 
-// === impl Admin ===
+// === impl AuditAdmin ===
 
-impl Admin {
+impl AuditAdmin<'_> {
     /// Mends the findings of `audit`, and audits again until no finding is left that can be mended. One script checks
     /// each finding again and mends the fault; a finding that is sound by then is left alone. Safe to stop and to
     /// repeat. `progress` gets the number of checked messages and entries.
     ///
     /// # Errors
     /// Redis cannot be used; some findings may be mended then.
-    pub async fn repair(&self, audit: Audit, mut progress: impl FnMut(u64)) -> Result<Repaired, Error> {
+    pub async fn repair(self, audit: Audit, mut progress: impl FnMut(u64)) -> Result<Repaired, Error> {
         let mut repaired = Repaired { left: audit, ..Repaired::default() };
         for _ in 0..ROUNDS {
             if repaired.left.is_clean() {
@@ -44,13 +44,13 @@ impl Admin {
             }
             repaired.failed.clear();
             self.mend(&mut repaired).await?;
-            repaired.left = self.audit(&mut progress).await?;
+            repaired.left = self.run(&mut progress).await?;
         }
         Ok(repaired)
     }
 
-    async fn mend(&self, repaired: &mut Repaired) -> Result<(), Error> {
-        let mut redis = Paced::new(self.client.clone(), 1.0);
+    async fn mend(self, repaired: &mut Repaired) -> Result<(), Error> {
+        let mut redis = PacedCalls::new(self.admin.client.clone(), 1.0);
         let mut shards: BTreeMap<ShardId, Vec<Finding>> = BTreeMap::new();
         for finding in std::mem::take(&mut repaired.left.findings) {
             shards.entry(finding.shard).or_default().push(finding);
@@ -74,9 +74,9 @@ impl Admin {
     }
 }
 
-// === impl Paced ===
+// === impl PacedCalls ===
 
-impl Paced {
+impl PacedCalls {
     /// Mends the findings in a shard that are still present: one answer for each finding.
     pub(super) async fn mend(&mut self, shard: ShardId, findings: &[Finding]) -> Result<Vec<Mending>, Error> {
         let mut answers = Vec::with_capacity(findings.len());

@@ -1,20 +1,21 @@
 //! Finds shards that two nodes serve: after a move, an older copy of the former node came back. Processes of the two
 //! nodes do not see each other's messages.
 
-use super::{Admin, Records};
+use super::Records;
+use crate::admin::shards::ShardsAdmin;
 use crate::topology::NodeMap;
 use delayq_core::id::NodeName;
 use delayq_core::shard::ShardId;
 use std::collections::BTreeMap;
 
-// === impl Admin ===
+// === impl ShardsAdmin ===
 
-impl Admin {
+impl ShardsAdmin<'_> {
     /// Returns the shards that more than one Redis serves, with these nodes. Nodes that do not answer, and unreadable
     /// shards, are left out. A single Redis, or a cluster, has no such shards.
-    pub async fn shards_kept_twice(&self) -> BTreeMap<ShardId, Vec<NodeName>> {
-        let map = self.client.calls.nodes().map();
-        let (all, mut records) = (self.shards(), Records::default());
+    pub async fn kept_twice(self) -> BTreeMap<ShardId, Vec<NodeName>> {
+        let map = self.admin.client.calls.nodes().map();
+        let (all, mut records) = (self.all(), Records::default());
         for node in map.into_iter().flat_map(NodeMap::nodes) {
             if let Ok(link) = self.node(&node.name)
                 && let Ok(of_node) = self.records_of(&link, &all).await

@@ -1,6 +1,6 @@
 //! Retention: purges dead letters beyond the limits of the topic, the oldest first.
 
-use super::paced::Paced;
+use super::paced_calls::PacedCalls;
 use crate::error::Error;
 use delayq_core::id::Topic;
 use delayq_core::shard::ShardId;
@@ -11,9 +11,9 @@ use delayq_core::verbs::purge;
 /// Dead letters that are purged in one call.
 const A_CALL: usize = 100;
 
-// === impl Paced ===
+// === impl PacedCalls ===
 
-impl Paced {
+impl PacedCalls {
     /// Purges the dead letters of a topic in a shard that are older than the policy allows, and the oldest dead letters
     /// above the maximum number. Returns the number of purged dead letters.
     pub(super) async fn retain(&mut self, shard: ShardId, number: &str, topic: &str) -> Result<u64, Error> {

@@ -15,8 +15,8 @@ mod plan;
 mod replication;
 mod twice;
 
-use super::Admin;
-use super::scanning::KeyScan;
+use super::ShardsAdmin;
+use crate::admin::key_scan::KeyScan;
 use crate::clock;
 use crate::error::Error;
 use crate::link::Link;
@@ -68,17 +68,17 @@ pub struct MoveReport {
     pub not_written: Option<String>,
 }
 
-// === impl Admin ===
+// === impl ShardsAdmin ===
 
-impl Admin {
+impl ShardsAdmin<'_> {
     /// Makes every shard of a former single-Redis deployment record the shard's node in the map. From then on,
     /// processes without the map are refused. Returns the number of shards that recorded no node before. Safe to
     /// repeat.
     ///
     /// # Errors
     /// There is no map, or the map has a shard elsewhere; a Redis that cannot be used.
-    pub async fn name_shards(&self) -> Result<usize, Error> {
-        let calls = &self.client.calls;
+    pub async fn name_all(self) -> Result<usize, Error> {
+        let calls = &self.admin.client.calls;
         if calls.nodes().map().is_none() {
             return Err(Error::Move(
                 "one Redis keeps the deployment: write it as [[redis.nodes]] first".to_owned(),
@@ -104,8 +104,8 @@ impl Admin {
     /// # Errors
     /// [`Error::Move`]: the move is refused, and nothing was changed unless the text says so. After an error of a
     /// connection the shards may be fenced: repeat the move, or [take the move back](Self::take_back).
-    pub async fn move_shards(
-        &self,
+    pub async fn move_to(
+        self,
         shards: &BTreeSet<ShardId>,
         to: &NodeName,
         mut progress: impl FnMut(MoveStep),
@@ -145,7 +145,7 @@ impl Admin {
     ///
     /// # Errors
     /// [`Error::Move`] if the new node, which has to answer, serves one of the shards; a Redis that cannot be used.
-    pub async fn take_back(&self, shards: &BTreeSet<ShardId>, from: &NodeName) -> Result<usize, Error> {
+    pub async fn take_back(self, shards: &BTreeSet<ShardId>, from: &NodeName) -> Result<usize, Error> {
         let records = self.records().await?;
         let mut back = 0;
         for (node, of_node) in &records {
@@ -168,11 +168,11 @@ impl Admin {
 
     /// Makes a node serve shards again that have these fences at the node. Returns the number of shards.
     async fn give_back(
-        &self,
+        self,
         node: &NodeName,
         fences: &BTreeMap<ShardId, RecordedPlace>,
     ) -> Result<usize, Error> {
-        let (calls, here) = (&self.client.calls, RecordedPlace::Here(node.clone()));
+        let (calls, here) = (&self.admin.client.calls, RecordedPlace::Here(node.clone()));
         let recording: Vec<Call> =
             fences.iter().map(|(&shard, fence)| deployment::record(shard, fence, &here)).collect();
         for (&shard, reply) in fences.keys().zip(calls.send_at(&*self.node(node)?, recording).await) {
@@ -188,16 +188,16 @@ impl Admin {
     /// # Errors
     /// A Redis that cannot be used.
     pub async fn discard_moved(
-        &self,
+        self,
         mut progress: impl FnMut(u64),
     ) -> Result<BTreeMap<NodeName, u64>, Error> {
-        let (records, calls) = (self.records().await?, &self.client.calls);
+        let (records, calls) = (self.records().await?, &self.admin.client.calls);
         let (mut deleted, mut total) = (BTreeMap::new(), 0);
         for (node, of_node) in &records {
             let is_left = |(shard, place): &(&ShardId, &RecordedPlace)| matches!(place, RecordedPlace::Moved(to, _) if records.keepers(**shard) == [to]);
             let left: BTreeSet<ShardId> = of_node.iter().filter(is_left).map(|(&shard, _)| shard).collect();
             let link = self.node(node)?;
-            let mut scan = KeyScan::new(format!("{{{}:*", self.client.namespace()), KEYS_A_STEP);
+            let mut scan = KeyScan::new(format!("{{{}:*", self.admin.client.namespace()), KEYS_A_STEP);
             while !left.is_empty() && !scan.is_over() {
                 let mut keys = BTreeMap::<ShardId, Vec<&[u8]>>::new();
                 let found = scan.next_of(std::slice::from_ref(&link)).await?;
@@ -223,14 +223,14 @@ impl Admin {
         Ok(deleted)
     }
 
-    fn node(&self, name: &NodeName) -> Result<Arc<Link>, Error> {
-        let link = self.client.calls.nodes().named(name);
+    fn node(self, name: &NodeName) -> Result<Arc<Link>, Error> {
+        let link = self.admin.client.calls.nodes().named(name);
         link.map(Arc::clone).ok_or_else(|| Error::Move(format!("[[redis.nodes]] names no node {name}")))
     }
 
     /// Reads the records of every shard, at each node.
-    async fn records(&self) -> Result<Records, Error> {
-        let calls = &self.client.calls;
+    async fn records(self) -> Result<Records, Error> {
+        let calls = &self.admin.client.calls;
         if calls.nodes().map().is_none() {
             return Err(Error::Move("they do between nodes of [[redis.nodes]] alone".to_owned()));
         }
@@ -243,13 +243,13 @@ impl Admin {
     }
 
     async fn records_of(
-        &self,
+        self,
         link: &Link,
         shards: &[ShardId],
     ) -> Result<BTreeMap<ShardId, RecordedPlace>, Error> {
         let asking: Vec<Call> = shards.iter().map(|&shard| deployment::ask(shard)).collect();
         let mut records = BTreeMap::new();
-        for (&shard, reply) in shards.iter().zip(self.client.calls.send_at(link, asking).await) {
+        for (&shard, reply) in shards.iter().zip(self.admin.client.calls.send_at(link, asking).await) {
             match deployment::read_asked(reply?, shard)? {
                 Asked::Missing => None,
                 Asked::Moved(place) => records.insert(shard, place),
@@ -265,7 +265,7 @@ impl Admin {
     }
 
     async fn fence(
-        &self,
+        self,
         old: &Link,
         shards: &BTreeSet<ShardId>,
         from: &NodeName,
@@ -275,13 +275,13 @@ impl Admin {
         let fence = RecordedPlace::Moved(to.clone(), Some(clock::now().get()));
         let fencing: Vec<Call> =
             shards.iter().map(|&shard| deployment::record(shard, &here, &fence)).collect();
-        let replies = self.client.calls.send_at(old, fencing).await;
+        let replies = self.admin.client.calls.send_at(old, fencing).await;
         shards.iter().zip(replies).try_for_each(|(&shard, reply)| is_recorded(shard, reply))
     }
 
     /// Returns the fences of shards, once the new node has the same fences as the old node.
     async fn wait_for_fences(
-        &self,
+        self,
         old: &Link,
         new: &Link,
         shards: &BTreeSet<ShardId>,
@@ -305,12 +305,12 @@ impl Admin {
 
     /// Marks the other shards at the new node as left behind, and opens the moved shards.
     async fn open(
-        &self,
+        self,
         new: &Link,
         fences: &BTreeMap<ShardId, RecordedPlace>,
         to: &NodeName,
     ) -> Result<(), Error> {
-        let calls = &self.client.calls;
+        let calls = &self.admin.client.calls;
         let all: Vec<ShardId> = calls.layout().await?.shards().shards().collect();
         let mut recording = Vec::new();
         for (&shard, place) in &self.records_of(new, &all).await? {

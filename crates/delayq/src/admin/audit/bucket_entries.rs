@@ -8,8 +8,8 @@
 //! All this only selects candidates for a closer check. The verdict comes from a script, which sees a message and the
 //! entry at one moment.
 
-use super::paced::Paced;
-use super::pages::{ENTRIES_A_PAGE, Pages};
+use super::paced_calls::PacedCalls;
+use super::sorted_sets::{ENTRIES_A_PAGE, SortedSetPages};
 use crate::error::Error;
 use delayq_core::shard::ShardId;
 use delayq_core::verbs::audit::place_if_delayed;
@@ -33,7 +33,7 @@ const HASH: u64 = u64::MAX << (BUCKET_BITS + 1);
 
 /// The entries of all buckets.
 #[derive(Debug)]
-pub(super) struct Entries {
+pub(super) struct BucketEntries {
     /// A new seed in each walk, so that two entries that are confused in one walk are not confused in the next.
     seed: RandomState,
     /// Selects the messages whose heads are read.
@@ -45,7 +45,7 @@ pub(super) struct Entries {
     numbers: HashMap<(ShardId, Vec<u8>), usize>,
     /// Buckets that a script has to check.
     doubtful: BTreeSet<usize>,
-    pages: Pages,
+    pages: SortedSetPages,
     /// Entries without a message so far, by bucket, whose heads are to be read.
     unseen: Vec<(usize, Vec<u8>)>,
     stage: Stage,
@@ -62,9 +62,9 @@ enum Stage {
     End,
 }
 
-// === impl Entries ===
+// === impl BucketEntries ===
 
-impl Entries {
+impl BucketEntries {
     /// `turn` counts walks.
     pub(super) fn new(turn: u64) -> Self {
         Self {
@@ -75,7 +75,7 @@ impl Entries {
             buckets: Vec::new(),
             numbers: HashMap::new(),
             doubtful: BTreeSet::new(),
-            pages: Pages::default(),
+            pages: SortedSetPages::default(),
             unseen: Vec::new(),
             stage: Stage::Alarms(ShardId::new(0), 0),
         }
@@ -100,7 +100,7 @@ impl Entries {
     ///
     /// # Errors
     /// Redis cannot be used.
-    pub(super) async fn next(&mut self, redis: &mut Paced) -> Result<u64, Error> {
+    pub(super) async fn next(&mut self, redis: &mut PacedCalls) -> Result<u64, Error> {
         match self.stage {
             Stage::Alarms(shard, from) => self.find_buckets(redis, shard, from).await.map(|()| 0),
             Stage::Buckets => self.read_buckets(redis).await,
@@ -109,7 +109,12 @@ impl Entries {
         }
     }
 
-    async fn find_buckets(&mut self, redis: &mut Paced, shard: ShardId, from: usize) -> Result<(), Error> {
+    async fn find_buckets(
+        &mut self,
+        redis: &mut PacedCalls,
+        shard: ShardId,
+        from: usize,
+    ) -> Result<(), Error> {
         let all = redis.page(shard, b"alarms", from..from + ENTRIES_A_PAGE).await?;
         for bucket in all.iter().filter(|index| index.starts_with(b"b:")) {
             let key = (shard, bucket.clone());
@@ -130,7 +135,7 @@ impl Entries {
         Ok(())
     }
 
-    async fn read_buckets(&mut self, redis: &mut Paced) -> Result<u64, Error> {
+    async fn read_buckets(&mut self, redis: &mut PacedCalls) -> Result<u64, Error> {
         let mut looked_at = 0;
         for (bucket, entries) in self.pages.next(redis, &self.buckets).await? {
             looked_at += entries.len() as u64;
@@ -190,7 +195,7 @@ impl Entries {
     }
 
     /// Reads buckets with unaccounted entries again. Entries that came and went meanwhile are no longer there.
-    async fn look_for_unseen(&mut self, redis: &mut Paced) -> Result<(), Error> {
+    async fn look_for_unseen(&mut self, redis: &mut PacedCalls) -> Result<(), Error> {
         if !self.unseen.is_empty() {
             let from = self.unseen.len().saturating_sub(HEADS_A_CALL);
             let is_delayed = redis.are_delayed(&self.buckets, &self.unseen[from..]).await?;
@@ -222,9 +227,9 @@ impl Entries {
     }
 }
 
-// === impl Paced ===
+// === impl PacedCalls ===
 
-impl Paced {
+impl PacedCalls {
     /// Checks for each entry that the message is delayed in that bucket under that gen.
     async fn are_delayed(
         &mut self,

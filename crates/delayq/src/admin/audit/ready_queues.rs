@@ -1,7 +1,7 @@
 //! Finds ready messages that are missing from all queues, and so are lost to every consumer.
 
-use super::paced::Paced;
-use crate::admin::stuck::Finding;
+use super::findings::Finding;
+use super::paced_calls::PacedCalls;
 use crate::error::Error;
 use delayq_core::shard::ShardId;
 use delayq_core::verbs::audit;
@@ -20,14 +20,14 @@ const LOOKS: usize = 3;
 
 /// Messages that were pending and in no bucket, by shard and topic number: id and gen.
 #[derive(Debug, Default)]
-pub(super) struct Candidates {
+pub(super) struct LostCandidates {
     queues: BTreeMap<(ShardId, Vec<u8>), HashSet<Vec<u8>>>,
     count: usize,
 }
 
-// === impl Candidates ===
+// === impl LostCandidates ===
 
-impl Candidates {
+impl LostCandidates {
     /// `receipt` is `<topic number>:<id>` and the gen.
     pub(super) fn add(&mut self, shard: ShardId, receipt: &[u8]) {
         let Some(colon) = receipt.iter().position(|&byte| byte == b':') else { return };
@@ -44,12 +44,12 @@ impl Candidates {
     }
 }
 
-// === impl Paced ===
+// === impl PacedCalls ===
 
-impl Paced {
+impl PacedCalls {
     /// Returns the candidates that are in no queue: ready under the same gen at the first check and at the last, and
     /// not found in between.
-    pub(super) async fn lost(&mut self, candidates: &Candidates) -> Result<Vec<Finding>, Error> {
+    pub(super) async fn lost(&mut self, candidates: &LostCandidates) -> Result<Vec<Finding>, Error> {
         let mut lost = Vec::new();
         for ((shard, number), members) in &candidates.queues {
             let (shard, mut members) = (*shard, members.clone());
