@@ -47,6 +47,7 @@ pub use sentinel_url::SentinelUrl;
 pub use sentinels::{SentinelFacts, SentinelReport, sentinel_rule};
 pub use settings::{LinkSettings, SentinelSettings};
 
+use crate::clock;
 use crate::error::Error;
 use delayq_core::id::NodeName;
 use redis::aio::SendError;
@@ -106,7 +107,7 @@ impl Link {
 
     /// A link to the Redis of a deployment; the marks tell the deployment from others.
     pub(crate) fn marked(settings: LinkSettings, marks: Marks) -> Self {
-        Self::to(Arc::new(Master::new(settings, marks)), watch::Sender::new(now()))
+        Self::to(Arc::new(Master::new(settings, marks)), watch::Sender::new(clock::instant()))
     }
 
     fn to(master: Arc<Master>, doubted: watch::Sender<Instant>) -> Self {
@@ -115,7 +116,7 @@ impl Link {
 
     /// A link to one of several Redises.
     pub(crate) fn named(name: &NodeName, settings: LinkSettings, marks: Marks) -> Self {
-        Self::to(Arc::new(Master::named(name, settings, marks)), watch::Sender::new(now()))
+        Self::to(Arc::new(Master::named(name, settings, marks)), watch::Sender::new(clock::instant()))
     }
 
     /// A link to a node of a cluster; all links to the node share the doubts.
@@ -123,7 +124,7 @@ impl Link {
         node: NodeOfCluster,
         doubted: impl FnOnce(Instant) -> watch::Sender<Instant>,
     ) -> Self {
-        Self::to(Arc::new(Master::of_node(node)), doubted(now()))
+        Self::to(Arc::new(Master::of_node(node)), doubted(clock::instant()))
     }
 
     /// Another connection to the same Redis.
@@ -235,7 +236,7 @@ impl Link {
         let sent = OnceLock::new();
         let run = async {
             let line = self.line().await?;
-            let _ = sent.set((line.clone(), now()));
+            let _ = sent.set((line.clone(), clock::instant()));
             trips(line).await
         };
         let mut run = pin!(run);
@@ -290,7 +291,7 @@ impl Link {
         if let Some(line) = self.current() {
             return Ok(line);
         }
-        let asked = now();
+        let asked = clock::instant();
         let mut failed = self.connecting.lock().await;
         if let Some(line) = self.current() {
             return Ok(line);
@@ -304,12 +305,12 @@ impl Link {
         let is_closed = Arc::<AtomicBool>::default();
         match self.master.connect(&self.noting(&is_closed)).await {
             Ok(connected) => {
-                let line = Line { connected, since: now(), answered: Arc::default(), is_closed };
+                let line = Line { connected, since: clock::instant(), answered: Arc::default(), is_closed };
                 *self.slot() = Some(line.clone());
                 Ok(line)
             }
             Err(error) => {
-                *failed = Some((now(), error.clone()));
+                *failed = Some((clock::instant(), error.clone()));
                 Err(error)
             }
         }
@@ -431,11 +432,6 @@ async fn by_deadline<T>(deadline: Duration, call: impl Future<Output = T>) -> Op
         Ok(answer) => Some(answer),
         Err(_) => timeout(LAST_LOOK, call).await.ok(),
     }
-}
-
-#[allow(clippy::disallowed_methods, reason = "tokio's clock, which tests can pause")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

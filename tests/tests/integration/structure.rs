@@ -191,6 +191,22 @@ fn no_modules_need_each_other() {
     }
 }
 
+#[test]
+fn only_the_clock_of_a_library_reads_a_clock() {
+    for name in LIBRARIES {
+        let modules = Modules::of(name).0.into_iter();
+        let readers =
+            modules.filter(|(_, text)| text.contains("Instant::now") || text.contains("SystemTime::now"));
+        let others: Vec<String> =
+            readers.map(|(module, _)| module.join("::")).filter(|module| module != "clock").collect();
+        assert!(others.is_empty(), "{name}: ask the module `clock` in {others:?}");
+    }
+    assert!(
+        Modules::of("delayq").0[&vec!["clock".to_owned()]].contains("Instant::now"),
+        "it reads both clocks"
+    );
+}
+
 fn has_no_circle(name: &str, needs: &BTreeMap<Module, BTreeSet<Module>>) {
     assert!(needs.values().any(|needed| !needed.is_empty()), "{name}: no import was found at all");
     if let Some(circle) = circle(needs) {
