@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 /// Shards that may be pumped and have no call in flight, by reason of waiting.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Queues {
     /// By due time; among equal due times, the longest unserved first.
     due: BTreeSet<((UnixMillis, u64), ShardId)>,
@@ -15,30 +15,35 @@ pub(super) struct Queues {
     polls: BTreeSet<(u64, ShardId)>,
     heavy: BTreeSet<(u64, ShardId)>,
     resting: BTreeSet<(Instant, ShardId)>,
+    /// Shards that their node holds, whatever else they wait for.
+    held: BTreeSet<((), ShardId)>,
 }
 
-/// A shard's places in the queues: none while a call is in flight, or while the shard may not be pumped.
+/// A shard's places in the queues: apart from `held`, none while a call is in flight, or while the shard may not be
+/// pumped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
     due: Option<(UnixMillis, u64)>,
     poll: Option<u64>,
     heavy: Option<u64>,
     rest: Option<Instant>,
+    held: bool,
 }
 
 // === impl Place ===
 
 impl Place {
-    pub(super) fn of(shard: &Shard) -> Self {
-        if shard.out.is_some() || shard.held || shard.doubted {
-            return Self::default();
+    pub(super) fn of<K>(shard: &Shard<K>) -> Self {
+        let nowhere = Self { held: shard.held, ..Self::default() };
+        if shard.out.is_some() || shard.is_stopped() {
+            return nowhere;
         }
         match shard.resting {
-            Some(until) => Self { rest: Some(until), ..Self::default() },
-            None if shard.more => Self { heavy: Some(shard.turn), ..Self::default() },
+            Some(until) => Self { rest: Some(until), ..nowhere },
+            None if shard.more => Self { heavy: Some(shard.turn), ..nowhere },
             None => {
                 let due = shard.next_due.map(|due| (due, shard.turn));
-                Self { due, poll: shard.poll.then_some(shard.turn), ..Self::default() }
+                Self { due, poll: shard.poll.then_some(shard.turn), ..nowhere }
             }
         }
     }
@@ -53,6 +58,7 @@ impl Queues {
         requeue(&mut self.polls, id, before.poll, now.poll);
         requeue(&mut self.heavy, id, before.heavy, now.heavy);
         requeue(&mut self.resting, id, before.rest, now.rest);
+        requeue(&mut self.held, id, before.held.then_some(()), now.held.then_some(()));
     }
 
     /// The shards with a due time, earliest first.
@@ -81,6 +87,10 @@ impl Queues {
     /// A shard whose rest has ended.
     pub(super) fn rested(&self, now: Instant) -> Option<ShardId> {
         self.resting.first().filter(|(until, _)| *until <= now).map(|&(_, id)| id)
+    }
+
+    pub(super) fn hold_any(&self) -> bool {
+        !self.held.is_empty()
     }
 
     pub(super) fn first_rest(&self) -> Option<Instant> {

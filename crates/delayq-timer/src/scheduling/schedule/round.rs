@@ -1,6 +1,6 @@
 //! The schedule's output (rounds of calls) and input (findings of a pump).
 
-use crate::node_id::NodeId;
+use crate::scheduling::node_id::NodeId;
 use delayq::UnixMillis;
 use delayq::protocol::ShardId;
 use std::time::Instant;
@@ -46,4 +46,6 @@ pub(crate) struct Found {
     pub(crate) now: UnixMillis,
     /// The pump came too early for its due time.
     pub(crate) early: bool,
+    /// Whether the node holds the shard; `None` if the answer does not tell.
+    pub(crate) held: Option<bool>,
 }

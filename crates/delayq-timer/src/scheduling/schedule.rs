@@ -7,12 +7,14 @@
 //! flight, and a few polls go along with due shards: a due shard never waits for a poll. Each node of a cluster has its
 //! own pipelines.
 
+mod holds;
 mod queues;
 mod round;
 
+pub(crate) use holds::Hold;
 pub(crate) use round::{Found, Next, Pipeline, Round};
 
-use crate::node_id::NodeId;
+use super::node_id::NodeId;
 use delayq::UnixMillis;
 use delayq::protocol::ShardId;
 use queues::{Place, Queues};
@@ -41,9 +43,12 @@ const LONGEST_RETRY: Duration = Duration::from_secs(1);
 const STUCK_RETRY: Duration = Duration::from_millis(5);
 
 /// The owned shards, and the calls in flight.
+///
+/// This is the one map of the owned shards: `K` is everything else that the program keeps for each owned shard, empty
+/// when a shard is owned first and dropped with the shard.
 #[derive(Clone, Debug)]
-pub(crate) struct Schedule {
-    shards: BTreeMap<ShardId, Shard>,
+pub(crate) struct Schedule<K = ()> {
+    shards: BTreeMap<ShardId, Shard<K>>,
     /// The node of each shard of the deployment, owned or not; the first node if a shard has no entry.
     homes: BTreeMap<ShardId, NodeId>,
     ways: BTreeMap<NodeId, Way>,
@@ -62,10 +67,12 @@ struct Way {
     light_out: usize,
     heavy_out: usize,
     light_sent: Option<Instant>,
+    /// The node's clock is not trusted: no pump is sent.
+    jumped: bool,
 }
 
 #[derive(Clone, Debug)]
-struct Shard {
+struct Shard<K> {
     epoch: u64,
     node: NodeId,
     /// The earliest due time; lowered by wakes, replaced by answers.
@@ -80,16 +87,21 @@ struct Shard {
     more: bool,
     resting: Option<Instant>,
     failures: u32,
-    /// Set while the shard is on hold: no pump is sent.
+    /// The node holds the shard, as far as its answers tell: no pump is sent.
     held: bool,
+    /// The hold (true) or end of a hold in flight.
+    hold_sent: Option<bool>,
+    /// The clock of the shard's node is not trusted: no pump is sent.
+    jumped: bool,
     /// Set while ownership is in doubt: no pump is sent until the shard is owned again.
     doubted: bool,
     turn: u64,
+    kept: K,
 }
 
 // === impl Schedule ===
 
-impl Schedule {
+impl<K> Schedule<K> {
     /// Starts without shards. `batch` is the maximum ids of one call; wake-ups closer than `resolution` are merged.
     pub(crate) fn new(batch: u16, resolution: Duration) -> Self {
         Self {
@@ -103,13 +115,14 @@ impl Schedule {
         }
     }
 
-    /// Assigns a shard to a node, held there or not. A call in flight to the previous node is abandoned.
-    pub(crate) fn place(&mut self, id: ShardId, node: NodeId, held: bool) {
+    /// Assigns a shard to a node; a hold moves with its shard. A call in flight to the previous node is abandoned.
+    pub(crate) fn place(&mut self, id: ShardId, node: NodeId) {
         self.homes.insert(id, node);
         let Some(mut shard) = self.shards.remove(&id) else { return };
-        self.requeue(&shard, id, &Place::of(&shard), &Place::default());
-        (shard.node, shard.held, shard.out, shard.resting, shard.poll) = (node, held, None, None, true);
-        self.requeue(&shard, id, &Place::default(), &Place::of(&shard));
+        self.requeue(shard.node, id, &Place::of(&shard), &Place::default());
+        (shard.node, shard.jumped) = (node, self.is_jumped(node));
+        (shard.out, shard.hold_sent, shard.resting, shard.poll) = (None, None, None, true);
+        self.requeue(node, id, &Place::default(), &Place::of(&shard));
         self.shards.insert(id, shard);
     }
 
@@ -121,52 +134,37 @@ impl Schedule {
     }
 
     /// Owns a shard under this epoch, for the first time or again.
-    pub(crate) fn own(&mut self, id: ShardId, epoch: u64, next_due: Option<UnixMillis>) {
-        let known = self.shards.get(&id);
-        let (out, woken) = known.map_or((None, None), |known| (known.out, known.woken));
-        let before = known.map_or(Place::default(), Place::of);
-        let woken = earlier(woken, self.expected.remove(&id).flatten());
-        let owned = Shard {
-            epoch,
-            node: self.homes.get(&id).copied().unwrap_or_default(),
-            next_due: earlier(next_due, woken),
-            woken,
-            out,
-            poll: false,
-            sent_for_due: false,
-            more: false,
-            resting: None,
-            failures: 0,
-            held: false,
-            doubted: false,
-            turn: self.turn,
-        };
-        self.requeue(&owned, id, &before, &Place::of(&owned));
+    pub(crate) fn own(&mut self, id: ShardId, epoch: u64, next_due: Option<UnixMillis>)
+    where
+        K: Default,
+    {
+        let known = self.shards.remove(&id);
+        let before = known.as_ref().map_or(Place::default(), Place::of);
+        let node = self.homes.get(&id).copied().unwrap_or_default();
+        let mut owned = Shard::new(node, epoch, self.turn);
+        if let Some(known) = known {
+            (owned.out, owned.woken, owned.kept) = (known.out, known.woken, known.kept);
+            (owned.held, owned.hold_sent) = (known.held, known.hold_sent);
+        }
+        owned.woken = earlier(owned.woken, self.expected.remove(&id).flatten());
+        owned.next_due = earlier(next_due, owned.woken);
+        owned.jumped = self.is_jumped(node);
+        self.requeue(node, id, &before, &Place::of(&owned));
         self.shards.insert(id, owned);
     }
 
-    /// Drops a shard and sends no further calls for it. Returns true if a call is still in flight.
+    /// Drops a shard with all that is kept for it, and sends no further calls for it. Returns true if the shard was
+    /// owned.
     pub(crate) fn drop(&mut self, id: ShardId) -> bool {
         self.expected.remove(&id);
         let Some(shard) = self.shards.remove(&id) else { return false };
-        self.requeue(&shard, id, &Place::of(&shard), &Place::default());
-        shard.out.is_some()
-    }
-
-    /// Holds a shard, or ends the hold.
-    pub(crate) fn hold(&mut self, id: ShardId, held: bool) {
-        self.edit(id, |shard| {
-            shard.poll |= shard.held && !held;
-            shard.held = held;
-        });
+        self.requeue(shard.node, id, &Place::of(&shard), &Place::default());
+        true
     }
 
     /// Stops a shard until its ownership is renewed or confirmed.
     pub(crate) fn doubt(&mut self, id: ShardId, doubted: bool) {
-        self.edit(id, |shard| {
-            shard.poll |= shard.doubted && !doubted;
-            shard.doubted = doubted;
-        });
+        self.edit(id, |shard| shard.stop(|shard| shard.doubted = doubted));
     }
 
     /// Handles a wake: a message is due at `due`.
@@ -268,6 +266,9 @@ impl Schedule {
         }
         self.edit(id, |shard| {
             shard.out = None;
+            if let Some(held) = answer.held {
+                shard.stop(|shard| shard.held = held);
+            }
             shard.failures = 0;
             shard.more = answer.more;
             shard.next_due = earlier(answer.next_due, shard.woken.take());
@@ -331,6 +332,21 @@ impl Schedule {
         self.shards.len()
     }
 
+    /// The things kept for an owned shard.
+    pub(crate) fn kept(&self, shard: ShardId) -> Option<&K> {
+        self.shards.get(&shard).map(|shard| &shard.kept)
+    }
+
+    /// The things kept for an owned shard, to change.
+    pub(crate) fn kept_mut(&mut self, shard: ShardId) -> Option<&mut K> {
+        self.shards.get_mut(&shard).map(|shard| &mut shard.kept)
+    }
+
+    /// The things kept for each owned shard.
+    pub(crate) fn all_kept(&self) -> impl Iterator<Item = (ShardId, &K)> + Clone {
+        self.shards.iter().map(|(&id, shard)| (id, &shard.kept))
+    }
+
     /// At most `most` owned shards behind `last`, by number; the least shard follows the greatest.
     pub(crate) fn after(&self, last: Option<ShardId>, most: usize) -> Vec<ShardId> {
         let Some(last) = last else { return self.owned().take(most).collect() };
@@ -378,16 +394,16 @@ impl Schedule {
     }
 
     /// Changes a shard, and moves the shard between queues.
-    fn edit(&mut self, id: ShardId, change: impl FnOnce(&mut Shard)) {
+    fn edit(&mut self, id: ShardId, change: impl FnOnce(&mut Shard<K>)) {
         let Some(shard) = self.shards.get_mut(&id) else { return };
         let before = Place::of(shard);
         change(shard);
         self.ways.entry(shard.node).or_default().queues.replace(id, &before, &Place::of(shard));
     }
 
-    /// Moves a shard from one place in its node's queues to another.
-    fn requeue(&mut self, shard: &Shard, id: ShardId, before: &Place, now: &Place) {
-        self.ways.entry(shard.node).or_default().queues.replace(id, before, now);
+    /// Moves a shard from one place in the queues of its node to another.
+    fn requeue(&mut self, node: NodeId, id: ShardId, before: &Place, now: &Place) {
+        self.ways.entry(node).or_default().queues.replace(id, before, now);
     }
 
     fn send(
@@ -413,6 +429,46 @@ impl Schedule {
             round.shards.push((id, self.epoch(id)));
         }
         round
+    }
+}
+
+// === impl Shard ===
+
+impl<K> Shard<K> {
+    fn new(node: NodeId, epoch: u64, turn: u64) -> Self
+    where
+        K: Default,
+    {
+        Self {
+            epoch,
+            node,
+            next_due: None,
+            woken: None,
+            out: None,
+            poll: false,
+            sent_for_due: false,
+            more: false,
+            resting: None,
+            failures: 0,
+            held: false,
+            hold_sent: None,
+            jumped: false,
+            doubted: false,
+            turn,
+            kept: K::default(),
+        }
+    }
+
+    /// Returns true if no pump may be sent.
+    const fn is_stopped(&self) -> bool {
+        self.held || self.jumped || self.doubted
+    }
+
+    /// Changes whether the shard is stopped; a shard that continues is polled.
+    fn stop(&mut self, change: impl FnOnce(&mut Self)) {
+        let was_stopped = self.is_stopped();
+        change(self);
+        self.poll |= was_stopped && !self.is_stopped();
     }
 }
 
