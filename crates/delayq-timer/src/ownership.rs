@@ -82,7 +82,10 @@ impl Ownership {
                     shards.schedule.drop(shard);
                     self.owning.locked_out(shard, owner, now + self.poll_interval);
                 }
-                Err(error) => self.failed((node, shard), &error, now, redises, shards),
+                Err(error) => {
+                    self.failed((node, shard), &error, now, shards);
+                    redises.lost((node, shard), &error, now);
+                }
             }
         }
         self.granted((node, trip, clock), redises, shards);
@@ -171,7 +174,6 @@ impl Ownership {
         (node, shard): (NodeId, ShardId),
         error: &Error,
         now: Instant,
-        redises: &mut Redises,
         shards: &mut Shards,
     ) {
         self.metrics.call_failed();
@@ -187,7 +189,6 @@ impl Ownership {
         if !kept {
             self.let_go(shard, shards);
         }
-        redises.lost((node, shard), error, now);
     }
 
     /// Stops pumping a shard here.

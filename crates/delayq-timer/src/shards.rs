@@ -218,3 +218,53 @@ impl Shards {
         self.metrics.shards.set(i64::try_from(self.schedule.count()).unwrap_or(i64::MAX));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use delayq::Topic;
+    use delayq::protocol::BooksAt;
+    use delayq_service::Metrics;
+
+    const A: ShardId = ShardId::new(3);
+    const NODE: NodeId = NodeId(0);
+
+    #[test]
+    fn a_lost_shard_leaves_nothing_behind() {
+        let (metrics, config, start) = (Metrics::new(), TimerConfig::default(), Instant::now());
+        let mut shards = Shards::new(&config, TimerMetrics::register(&metrics, &config.horizons), start);
+        let seen = |shards: &mut Shards, seconds: u64| {
+            let now = start + Duration::from_secs(seconds);
+            shards.count();
+            shards.judge(Duration::ZERO, now);
+            let text = metrics.encode();
+            let gauge = |name: &str| {
+                let name = format!("delayq_timer_{name}");
+                let line = text.lines().find(|line| line.starts_with(&name));
+                line.and_then(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
+            };
+            let gauges = ["epoch{", "shards ", "ready_messages ", "leased_messages ", "books_off"].map(gauge);
+            (gauges, shards.stall(), shards.blocked_for(now))
+        };
+        let nothing = seen(&mut shards, 0);
+        shards.own(A, 7, None);
+        shards.surveyed(A, Ok(Survey { next: 0, ready: 5, leased: 2, oldest_ready: None, due: Vec::new() }));
+        let wrong = vec![(Topic::new("orders").unwrap(), Some(3))];
+        shards.counted(A, Ok(BooksPage { next: BooksAt { page: 9, passed: 16 }, topics: wrong }));
+        shards.forgot(A, Ok(ForgottenTopics { next: 4, topics: Vec::new() }));
+        shards.failed((NODE, A), true, start);
+        let gauges = [Some(7.0), Some(1.0), Some(5.0), Some(2.0), Some(3.0)];
+        assert_eq!(seen(&mut shards, 9), (gauges, Some(Stall::Failing(A)), Duration::ZERO));
+        assert!(shards.schedule.drop(A));
+        assert_eq!(seen(&mut shards, 9), nothing);
+        shards.own(A, 8, None);
+        let asked = shards.questions(|_| true, start + Duration::from_secs(600));
+        let at_the_start = |call: &Call| match call {
+            Call::Forget(page) => page.from == 0,
+            Call::Survey(question) => question.page == 0,
+            Call::Books(_, at) => *at == BooksAt::default(),
+            _ => false,
+        };
+        assert!(asked.len() == 3 && asked.iter().all(at_the_start));
+    }
+}

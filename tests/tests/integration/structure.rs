@@ -207,6 +207,18 @@ fn only_the_clock_of_a_library_reads_a_clock() {
     );
 }
 
+/// The folder can move below every program that pumps, as it is.
+#[test]
+fn scheduling_needs_nothing_else_of_the_timer() {
+    let is_inside = |module: &Module| module.first().is_some_and(|first| first == "scheduling");
+    let needs = Modules::of("delayq-timer").needs();
+    let inside: Vec<_> = needs.iter().filter(|(module, _)| is_inside(module)).collect();
+    assert!(inside.len() > 6, "the schedule, the aim, the alarm and the guard are there: {inside:?}");
+    for (module, needed) in inside {
+        assert!(needed.iter().all(is_inside), "{}: {needed:?}", module.join("::"));
+    }
+}
+
 fn has_no_circle(name: &str, needs: &BTreeMap<Module, BTreeSet<Module>>) {
     assert!(needs.values().any(|needed| !needed.is_empty()), "{name}: no import was found at all");
     if let Some(circle) = circle(needs) {

@@ -110,7 +110,8 @@ impl Pumping {
     }
 
     fn failed(&mut self, at: (NodeId, ShardId), error: &Error, now: Instant) {
-        self.member.ownership.failed(at, error, now, &mut self.redises, &mut self.shards);
+        self.member.ownership.failed(at, error, now, &mut self.shards);
+        self.redises.lost(at, error, now);
     }
 
     fn well(&mut self, node: NodeId, trip: Trip) {

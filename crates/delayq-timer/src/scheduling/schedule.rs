@@ -310,6 +310,7 @@ impl<K> Schedule<K> {
         self.shards.get(&shard).is_some_and(|shard| shard.sent_for_due)
     }
 
+    /// The epoch under which a shard is owned.
     pub(crate) fn epoch(&self, shard: ShardId) -> Option<u64> {
         self.shards.get(&shard).map(|shard| shard.epoch)
     }
@@ -319,6 +320,7 @@ impl<K> Schedule<K> {
         self.shards.get(&shard).is_some_and(|shard| !shard.doubted)
     }
 
+    /// Every owned shard.
     pub(crate) fn owned(&self) -> impl Iterator<Item = ShardId> {
         self.shards.keys().copied()
     }
@@ -328,6 +330,7 @@ impl<K> Schedule<K> {
         self.shards.iter().filter(move |(_, shard)| shard.node == node).map(|(&id, _)| id)
     }
 
+    /// The number of owned shards.
     pub(crate) fn count(&self) -> usize {
         self.shards.len()
     }

@@ -10,7 +10,9 @@ use delayq::protocol::ShardId;
 /// A hold of a shard to set, or to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hold {
+    /// The shard.
     pub(crate) shard: ShardId,
+    /// The epoch under which the shard is owned.
     pub(crate) epoch: u64,
     /// True to set the hold.
     pub(crate) on: bool,

@@ -16,7 +16,9 @@ pub(crate) enum Pipeline {
 /// Calls to send together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Round {
+    /// The node of all the shards.
     pub(crate) node: NodeId,
+    /// The pipeline that is in flight until the answer.
     pub(crate) pipeline: Pipeline,
     /// The shards, each with its epoch.
     pub(crate) shards: Vec<(ShardId, Option<u64>)>,
