@@ -6,7 +6,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Time limit of each wait.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-#[allow(clippy::disallowed_methods, reason = "measuring is reading the clock")]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }

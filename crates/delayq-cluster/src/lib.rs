@@ -91,7 +91,6 @@ mod single;
 mod spawner;
 mod stats;
 mod trust;
-mod wall_clock;
 
 pub use advertised::advertised;
 pub use cluster::Cluster;

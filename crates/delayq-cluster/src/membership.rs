@@ -7,9 +7,9 @@ use crate::refused::Refused;
 use crate::registration::Registration;
 use crate::stats::Counters;
 use crate::trust::{Signal, Trust};
-use crate::wall_clock;
 use delayq::ShardCount;
 use delayq::protocol::ShardRanges;
+use delayq_service::host_now;
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -87,7 +87,7 @@ impl Base {
     ) -> Result<Session, EtcdError> {
         let member = MemberId::new(&self.config.member.name, grant.lease);
         let key = self.keys.member(&member);
-        let since_ms = wall_clock::unix_ms();
+        let since_ms = host_now().get();
         let document = self.registration(desired, since_ms).to_json();
         let new: Vec<Fence> = [Fence::Created(key.clone(), 0)].into_iter().chain(ours).collect();
         let rank = self.link.write(&new, &key, document, grant.lease).await?;

@@ -6,8 +6,8 @@ use crate::drains::{Drain, Drains};
 use crate::error::ClusterError;
 use crate::etcd::Fence;
 use crate::overview::{Observer, Overview};
-use crate::wall_clock;
 use delayq::protocol::DeploymentId;
+use delayq_service::host_now;
 
 /// Changes a fleet from outside: drains and undrains members, replaces the deployment.
 #[derive(Clone)]
@@ -81,7 +81,7 @@ impl Operator {
             if !nobody_left && overview.heirs(name).next().is_none() {
                 return Ok(DrainOutcome::NobodyLeft);
             }
-            drains.add(name, Drain { since_ms: wall_clock::unix_ms(), reason: reason.to_owned() });
+            drains.add(name, Drain { since_ms: host_now().get(), reason: reason.to_owned() });
             // Refused if another drain came between: both drains together might leave no member.
             if self.write(&drains, written).await? {
                 return Ok(DrainOutcome::Drained);

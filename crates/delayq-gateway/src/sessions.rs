@@ -13,10 +13,11 @@ use crate::rights::{Right, Rights};
 use crate::tokens::{Hash, Token, Tokens};
 use axum::http::{HeaderMap, header};
 use delayq::{Error, Fate, UnixMillis};
+use delayq_service::host_now;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 const LIFE: Duration = Duration::from_hours(8);
 const CODE_LIFE: Duration = Duration::from_mins(10);
@@ -203,9 +204,8 @@ fn read(signer: &Signer, cookie: &str, now: u64) -> Result<(UnixMillis, Hash), N
 }
 
 /// Seconds since the epoch, by the clock of this host: the cookie is the browser's, and not a message of Redis.
-#[allow(clippy::disallowed_methods, reason = "the end of a session is no time of Redis")]
 fn now() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    host_now().get() / 1000
 }
 
 // === impl NoSession ===

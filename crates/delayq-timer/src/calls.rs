@@ -1,8 +1,7 @@
 //! The loop's calls, and their answers.
 
 use crate::forgetting::ForgettingPage;
-use crate::node_id::NodeId;
-use crate::schedule::Round;
+use crate::scheduling::{Hold, NodeId, Round};
 use crate::survey::Question;
 use delayq::protocol::{
     BooksAt, BooksPage, Claimed, ForgottenTopics, HoldAnswer, Owner, Places, PumpReport, ShardId, Survey,
@@ -35,11 +34,7 @@ pub(crate) enum Call {
     /// Asks etcd for the planned owners of these shards.
     Ask(Vec<ShardId>),
     /// Sets the shard's hold, or ends the hold.
-    Hold {
-        shard: ShardId,
-        epoch: u64,
-        on: bool,
-    },
+    Hold(Hold),
     /// Asks a node, by this shard, for the node's clock, and whether the node takes writes.
     Probe {
         node: NodeId,
@@ -68,18 +63,35 @@ pub(crate) enum Call {
 
 pub(crate) enum Answer {
     Pumped { round: Round, trip: Trip, reports: Vec<Result<PumpReport, Error>> },
-    Claimed { node: NodeId, shards: Vec<ShardId>, trip: Trip, claims: Vec<Result<Claimed, Error>> },
+    Claimed(Claims),
     Asked { shards: Vec<ShardId>, mine: Result<Vec<ShardId>, ClusterError> },
     Held { shard: ShardId, on: bool, answer: Result<HoldAnswer, Error> },
     Probed { node: NodeId, shard: ShardId, trip: Trip, clock: Option<UnixMicros>, wrote: Result<(), Error> },
     Verified { node: NodeId, said: Result<(), Error> },
-    Rescued { node: NodeId, shards: Vec<ShardId>, trip: Trip, reports: Vec<Result<PumpReport, Error>> },
-    Adopted { node: NodeId, shards: Vec<ShardId>, trip: Trip, claims: Vec<Result<Claimed, Error>> },
+    Rescued(Reports),
+    Adopted(Claims),
     Forgot { shard: ShardId, answer: Result<ForgottenTopics, Error> },
     Surveyed { shard: ShardId, answer: Result<Survey, Error> },
     Counted { shard: ShardId, answer: Result<BooksPage, Error> },
 }
 
+/// A node's answers to claims.
+pub(crate) struct Claims {
+    pub(crate) node: NodeId,
+    pub(crate) shards: Vec<ShardId>,
+    pub(crate) trip: Trip,
+    pub(crate) claims: Vec<Result<Claimed, Error>>,
+}
+
+/// A node's answers to rescues.
+pub(crate) struct Reports {
+    pub(crate) node: NodeId,
+    pub(crate) shards: Vec<ShardId>,
+    pub(crate) trip: Trip,
+    pub(crate) reports: Vec<Result<PumpReport, Error>>,
+}
+
+/// The times of sending and answering a call, by the local clock.
 #[derive(Clone, Copy)]
 pub(crate) struct Trip {
     pub(crate) sent: Instant,
@@ -101,26 +113,6 @@ pub(crate) struct Calls {
     places: Places,
 }
 
-// === impl Call ===
-
-impl Call {
-    pub(crate) fn claims(node: NodeId, shards: &[ShardId]) -> impl Iterator<Item = Self> {
-        shards.chunks(SHARDS_A_CALL).map(move |some| Self::Claim { node, shards: some.to_vec() })
-    }
-
-    pub(crate) fn adoptions(node: NodeId, shards: &[ShardId]) -> impl Iterator<Item = Self> {
-        shards.chunks(SHARDS_A_CALL).map(move |some| Self::Adopt { node, shards: some.to_vec() })
-    }
-
-    pub(crate) fn rescues(
-        node: NodeId,
-        shards: &[ShardId],
-        latest: UnixMillis,
-    ) -> impl Iterator<Item = Self> {
-        shards.chunks(SHARDS_A_CALL).map(move |some| Self::Rescue { node, shards: some.to_vec(), latest })
-    }
-}
-
 // === impl Calls ===
 
 impl Calls {
@@ -129,6 +121,11 @@ impl Calls {
         Self { shards, handle, owner, lock, batch, under_way: FuturesUnordered::new(), sent: 0, places }
     }
 
+    pub(crate) const fn redis(&self) -> &Owner {
+        &self.shards
+    }
+
+    /// The number of calls sent so far.
     pub(crate) const fn sent(&self) -> u64 {
         self.sent
     }
@@ -167,21 +164,21 @@ impl Calls {
                 let owner = self.owner.clone();
                 Box::pin(async move {
                     let (trip, claims) = Trip::of(from, redis.claim(&shards, &owner, lock)).await;
-                    Answer::Claimed { node, shards, trip, claims }
+                    Answer::Claimed(Claims { node, shards, trip, claims })
                 })
             }
             Call::Adopt { node, shards } => {
                 let owner = self.owner.clone();
                 Box::pin(async move {
                     let (trip, claims) = Trip::of(from, redis.adopt(&shards, &owner)).await;
-                    Answer::Adopted { node, shards, trip, claims }
+                    Answer::Adopted(Claims { node, shards, trip, claims })
                 })
             }
             Call::Ask(shards) => Box::pin(async move {
                 let mine = handle.still_mine(&shards).await;
                 Answer::Asked { shards, mine }
             }),
-            Call::Hold { shard, epoch, on } => {
+            Call::Hold(Hold { shard, epoch, on }) => {
                 Box::pin(
                     async move { Answer::Held { shard, on, answer: redis.hold(shard, epoch, on).await } },
                 )
@@ -193,7 +190,7 @@ impl Calls {
             Call::Rescue { node, shards, latest } => Box::pin(async move {
                 let calls: Vec<_> = shards.iter().map(|&shard| (shard, None)).collect();
                 let (trip, reports) = Trip::of(from, redis.pump(&calls, batch, Some(latest))).await;
-                Answer::Rescued { node, shards, trip, reports }
+                Answer::Rescued(Reports { node, shards, trip, reports })
             }),
             Call::Forget(ForgettingPage { shard, from, quiet }) => Box::pin(async move {
                 Answer::Forgot { shard, answer: redis.forget_quiet(shard, from, quiet).await }

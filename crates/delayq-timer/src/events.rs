@@ -1,7 +1,7 @@
 //! Log events: one function per event writes the log line and the metric, so that both stay in step.
 
 use crate::codes::{CLOCK, FOREIGN_FLEET};
-use crate::metrics::TimerMetrics;
+use crate::metrics::{ExportedEpoch, TimerMetrics};
 use crate::progress::Stall;
 use crate::sweep_metrics::{OfKind, SweepMetrics};
 use delayq::admin::{SweptFault, SweptMending};
@@ -20,8 +20,8 @@ pub(crate) fn started(name: &str, redis: &str, shards: u16, single: bool) {
     }
 }
 
-pub(crate) fn owned(metrics: &TimerMetrics, shard: ShardId, epoch: u64) {
-    metrics.epoch(shard, Some(epoch));
+pub(crate) fn owned(exported: &ExportedEpoch, shard: ShardId, epoch: u64) {
+    exported.set(epoch);
     tracing::debug!(%shard, epoch, "owned");
 }
 
@@ -36,8 +36,7 @@ pub(crate) fn handed_over(metrics: &TimerMetrics, shard: ShardId, known: u64) {
     tracing::debug!(%shard, known, "handed over");
 }
 
-pub(crate) fn locked_out(metrics: &TimerMetrics, shard: ShardId, owner: &str) {
-    metrics.epoch(shard, None);
+pub(crate) fn locked_out(shard: ShardId, owner: &str) {
     tracing::error!(%shard, owner, "another timer has the lock: not pumped here");
 }
 

@@ -78,10 +78,7 @@ impl Foreign {
         self.shards = shards.map(|s| (s, before.get(&s).copied().unwrap_or_else(fresh))).collect();
     }
 
-    pub(crate) fn has(&self, shard: ShardId) -> bool {
-        self.shards.contains_key(&shard)
-    }
-
+    /// Sets the number of other timers.
     pub(crate) fn others(&mut self, others: usize) {
         self.others = others.max(1);
     }

@@ -1,10 +1,9 @@
 //! Forgets unused topics: the shard to ask next, and the topics already reported. Pure.
 
-use crate::rota::Rota;
-use crate::schedule::Schedule;
+use crate::scheduling::{Rota, Schedule};
 use delayq::Topic;
 use delayq::protocol::ShardId;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// Interval between two pages of a shard.
@@ -15,17 +14,18 @@ const AT_ONCE: usize = 1;
 /// Maximum topic names kept, so that a topic is logged once although each of its shards forgets the topic.
 const NAMES: usize = 10_000;
 
+/// The pages of topics to ask of shards.
 #[derive(Clone, Debug)]
 pub(crate) struct Forgetting {
     /// How long a topic must have been quiet; zero: topics are never forgotten.
     after: Duration,
     rota: Rota,
-    /// Unless the shard's next page is the first.
-    pages: BTreeMap<ShardId, u64>,
+    /// True while a shard is being asked.
     asking: bool,
     reported: BTreeSet<Topic>,
 }
 
+/// A page to ask of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ForgettingPage {
     pub(crate) shard: ShardId,
@@ -38,15 +38,22 @@ pub(crate) struct ForgettingPage {
 impl Forgetting {
     pub(crate) fn new(after: Duration, now: Instant) -> Self {
         let rota = Rota::new(EVERY, AT_ONCE, now);
-        Self { after, rota, pages: BTreeMap::new(), asking: false, reported: BTreeSet::new() }
+        Self { after, rota, asking: false, reported: BTreeSet::new() }
     }
 
+    /// The time of the next question, with this number of shards.
     pub(crate) fn next(&self, shards: usize) -> Option<Instant> {
         (!self.after.is_zero()).then(|| self.rota.next(shards))
     }
 
-    /// `None` before the next question is due. Answer by `answered`.
-    pub(crate) fn take(&mut self, schedule: &Schedule, now: Instant) -> Option<ForgettingPage> {
+    /// Takes the page to ask for now, if the time has come; `of` finds the next page of a shard, 0 for the first. Answer
+    /// by `answered`.
+    pub(crate) fn take<K>(
+        &mut self,
+        schedule: &Schedule<K>,
+        of: impl Fn(&K) -> u64,
+        now: Instant,
+    ) -> Option<ForgettingPage> {
         if self.after.is_zero() {
             return None;
         }
@@ -54,28 +61,20 @@ impl Forgetting {
         if std::mem::replace(&mut self.asking, true) {
             return None;
         }
-        Some(ForgettingPage { shard, from: self.pages.get(&shard).copied().unwrap_or(0), quiet: self.after })
+        Some(ForgettingPage { shard, from: schedule.kept(shard).map_or(0, of), quiet: self.after })
     }
 
-    /// `next` is 0 for the first page; `None` if the shard did not answer.
-    pub(crate) fn answered(&mut self, shard: ShardId, next: Option<u64>) {
+    /// Records that the question in flight has ended, answered or not.
+    pub(crate) fn answered(&mut self) {
         self.asking = false;
-        match next {
-            Some(0) => _ = self.pages.remove(&shard),
-            Some(next) => _ = self.pages.insert(shard, next),
-            None => {}
-        }
     }
 
+    /// Returns true if a forgotten topic has not been reported yet.
     pub(crate) fn is_news(&mut self, topic: &Topic) -> bool {
         if self.reported.len() == NAMES {
             self.reported.clear();
         }
         self.reported.insert(topic.clone())
-    }
-
-    pub(crate) fn drop(&mut self, shard: ShardId) {
-        self.pages.remove(&shard);
     }
 }
 
@@ -83,22 +82,29 @@ impl Forgetting {
 mod tests {
     use super::*;
 
-    fn three_shards() -> Schedule {
+    fn three_shards() -> Schedule<u64> {
         let mut schedule = Schedule::new(150, Duration::ZERO);
         (0..3).for_each(|shard| schedule.own(ShardId::new(shard), 1, None));
         schedule
     }
 
+    fn take(forgetting: &mut Forgetting, schedule: &Schedule<u64>, now: Instant) -> Option<ForgettingPage> {
+        forgetting.take(schedule, |&page| page, now)
+    }
+
     #[test]
-    fn each_shard_is_asked_for_a_page_a_minute_and_goes_on_where_it_stopped() {
+    fn each_shard_is_asked_for_a_page_a_minute_and_continues_where_it_stopped() {
         let start = Instant::now();
-        let after = Duration::from_secs(3600);
-        let mut forgetting = Forgetting::new(after, start);
-        let mut asked = Vec::new();
+        let mut forgetting = Forgetting::new(Duration::from_secs(3600), start);
+        let (mut schedule, mut asked) = (three_shards(), Vec::new());
         while forgetting.next(3).unwrap() <= start + 2 * EVERY {
-            let page = forgetting.take(&three_shards(), forgetting.next(3).unwrap()).unwrap();
+            let now = forgetting.next(3).unwrap();
+            let page = take(&mut forgetting, &schedule, now).unwrap();
             asked.push((page.shard.get(), page.from));
-            forgetting.answered(page.shard, [Some(7), Some(0), None][usize::from(page.shard.get())]);
+            forgetting.answered();
+            if let Some(next) = [Some(7), Some(0), None][usize::from(page.shard.get())] {
+                *schedule.kept_mut(page.shard).unwrap() = next;
+            }
         }
         assert_eq!(asked, [(0, 0), (1, 0), (2, 0), (0, 7), (1, 0), (2, 0)]);
     }
@@ -107,18 +113,20 @@ mod tests {
     fn one_page_is_under_way_at_most() {
         let start = Instant::now();
         let mut forgetting = Forgetting::new(Duration::from_secs(1), start);
-        assert!(forgetting.take(&three_shards(), start + EVERY).is_some());
-        assert_eq!(forgetting.take(&three_shards(), start + 2 * EVERY), None);
+        let schedule = three_shards();
+        assert!(take(&mut forgetting, &schedule, start + EVERY).is_some());
+        assert_eq!(take(&mut forgetting, &schedule, start + 2 * EVERY), None);
         assert!(forgetting.next(3).unwrap() > start + 2 * EVERY, "it asks for a later moment all the same");
-        forgetting.answered(ShardId::new(0), None);
-        assert!(forgetting.take(&three_shards(), start + 3 * EVERY).is_some());
+        forgetting.answered();
+        assert!(take(&mut forgetting, &schedule, start + 3 * EVERY).is_some());
     }
 
     #[test]
     fn zero_never_forgets() {
         let start = Instant::now();
         let mut forgetting = Forgetting::new(Duration::ZERO, start);
-        assert_eq!((forgetting.next(3), forgetting.take(&three_shards(), start + 9 * EVERY)), (None, None));
+        let taken = take(&mut forgetting, &three_shards(), start + 9 * EVERY);
+        assert_eq!((forgetting.next(3), taken), (None, None));
     }
 
     #[test]

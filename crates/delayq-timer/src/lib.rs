@@ -24,29 +24,28 @@
 //! The timer that pumps the first shard also sweeps the deployment, as [`SweepConfig`] says: the sweep checks every
 //! message, index and counter, and repairs faults.
 
-mod aim;
-mod alarm;
 mod apart;
 mod books;
 mod calls;
-mod clock_watch;
 pub mod codes;
 mod config;
 mod events;
 mod fleet;
 mod foreign;
 mod forgetting;
-mod guard;
 mod hindrance;
+mod member;
 mod metrics;
-mod node_id;
 mod nodes;
+mod others;
+mod ownership;
 mod progress;
 mod pumping;
 mod redis_health;
-mod rota;
+mod redises;
 mod safety_poll;
-mod schedule;
+mod scheduling;
+mod shards;
 pub mod stores;
 mod survey;
 mod sweep_config;

@@ -39,7 +39,7 @@ pub(crate) struct TimerMetrics {
     pub(crate) adopted: Counter,
     pub(crate) older_data: Counter,
     pub(crate) shards: Gauge,
-    pub(crate) epochs: Family<OfShard, Gauge>,
+    epochs: Family<OfShard, Gauge>,
     pub(crate) degraded: Gauge,
     pub(crate) etcd_refuses_writes: Gauge,
     pub(crate) drained: Gauge,
@@ -59,6 +59,14 @@ pub(crate) struct TimerMetrics {
     pub(crate) membership: Family<OfEvent, Counter>,
 }
 
+/// The epoch under which a shard is pumped here: exported until this value is dropped.
+#[derive(Debug)]
+pub(crate) struct ExportedEpoch {
+    epochs: Family<OfShard, Gauge>,
+    shard: OfShard,
+}
+
+/// Messages for consumers to take, now and soon.
 #[derive(Clone, Debug)]
 struct ToTake {
     ready: Gauge,
@@ -68,7 +76,7 @@ struct ToTake {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub(crate) struct OfShard {
+struct OfShard {
     shard: u16,
 }
 
@@ -282,18 +290,23 @@ impl TimerMetrics {
         self.round_trip.set(took.as_secs_f64());
     }
 
-    /// `None` when the shard is no longer pumped.
-    pub(crate) fn epoch(&self, shard: ShardId, epoch: Option<u64>) {
-        let label = OfShard { shard: shard.get() };
-        match epoch {
-            Some(epoch) => {
-                let epoch = i64::try_from(epoch).unwrap_or(i64::MAX);
-                self.epochs.get_or_create(&label).set(epoch);
-            }
-            None => {
-                self.epochs.remove(&label);
-            }
-        }
+    /// The exported epoch of a shard that is pumped here.
+    pub(crate) fn epoch_of(&self, shard: ShardId) -> ExportedEpoch {
+        ExportedEpoch { epochs: self.epochs.clone(), shard: OfShard { shard: shard.get() } }
+    }
+}
+
+// === impl ExportedEpoch ===
+
+impl ExportedEpoch {
+    pub(crate) fn set(&self, epoch: u64) {
+        self.epochs.get_or_create(&self.shard).set(i64::try_from(epoch).unwrap_or(i64::MAX));
+    }
+}
+
+impl Drop for ExportedEpoch {
+    fn drop(&mut self) {
+        self.epochs.remove(&self.shard);
     }
 }
 

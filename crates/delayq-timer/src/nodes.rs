@@ -1,17 +1,18 @@
 //! The Redises that have the shards: a single Redis, or the masters of a cluster. Each node has its own clock, so each
 //! is aimed at, guarded and held separately, and a slow node delays no other.
 
-use crate::aim::Aim;
-use crate::clock_watch::ClockWatch;
-use crate::guard::Guard;
-use crate::node_id::NodeId;
-use crate::schedule::Schedule;
+use crate::scheduling::{Aim, Guard, NodeId, Schedule};
 use delayq::protocol::{Places, ShardId};
 use delayq::{ShardCount, UnixMillis};
 use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut};
 use std::time::{Duration, Instant};
 
+/// Maximum network delay of a call before Redis's clock reads more than is believed possible; then the call is sent
+/// again.
+const ON_THE_WAY: Duration = Duration::from_millis(100);
+
+/// All nodes.
 pub(crate) struct Nodes {
     places: Places,
     version: u64,
@@ -26,7 +27,7 @@ pub(crate) struct Nodes {
 pub(crate) struct Node {
     pub(crate) name: String,
     pub(crate) aim: Aim,
-    pub(crate) clock: ClockWatch,
+    pub(crate) guard: Guard,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,19 +61,24 @@ impl Nodes {
 
     /// Returns the moved and the new shards; a hold moves with its shard.
     ///
-    /// A new node is expected to have the clock of the node that its first shard comes from: the new node may
-    /// be the replica that took over.
-    pub(crate) fn place(&mut self, shards: ShardCount, schedule: &mut Schedule, now: Instant) -> Vec<Moved> {
+    /// A new node is expected to have the clock of the node that its first shard comes from: the new node may be the
+    /// replica that took over.
+    pub(crate) fn place<K>(
+        &mut self,
+        shards: ShardCount,
+        schedule: &mut Schedule<K>,
+        now: Instant,
+    ) -> Vec<Moved> {
         self.version = self.places.version();
         let places = self.places.clone();
         self.place_by(|shard| places.node(shard), shards, schedule, now)
     }
 
-    fn place_by(
+    fn place_by<K>(
         &mut self,
         name: impl Fn(ShardId) -> String,
         shards: ShardCount,
-        schedule: &mut Schedule,
+        schedule: &mut Schedule<K>,
         now: Instant,
     ) -> Vec<Moved> {
         let mut moved = Vec::new();
@@ -86,9 +92,7 @@ impl Nodes {
                 Some(_) => self.homes[usize::from(shard.get())] = to,
                 None => self.homes.push(to),
             }
-            let held = from.is_some_and(|from| self[from].clock.drop(shard));
-            self[to].clock.learn(shard, held);
-            schedule.place(shard, to, self[to].clock.holds(shard));
+            schedule.place(shard, to);
             moved.push(Moved { shard, from, to });
         }
         self.used.clear();
@@ -102,11 +106,8 @@ impl Nodes {
         if let Some(at) = self.all.iter().position(|node| node.name == name) {
             return NodeId(at);
         }
-        let clock = match from {
-            Some(from) => self[from].clock.heir(),
-            None => ClockWatch::new(self.guard.clone()),
-        };
-        self.all.push(Node { name, aim: Aim::new(now), clock });
+        let guard = from.map_or_else(|| self.guard.clone(), |from| self[from].guard.heir());
+        self.all.push(Node { name, aim: Aim::new(now), guard });
         NodeId(self.all.len() - 1)
     }
 
@@ -132,16 +133,17 @@ impl Nodes {
         nodes
     }
 
-    pub(crate) fn numbered(&mut self) -> impl Iterator<Item = (NodeId, &mut Node)> {
-        self.all.iter_mut().enumerate().map(|(n, node)| (NodeId(n), node))
+    pub(crate) fn numbered(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        self.all.iter().enumerate().map(|(n, node)| (NodeId(n), node))
     }
 
     pub(crate) fn is_any_jumped(&self) -> bool {
-        self.used.keys().any(|&node| self[node].clock.is_jumped())
+        self.used.keys().any(|&node| self[node].guard.is_jumped())
     }
 
-    pub(crate) fn hold_any(&self) -> bool {
-        self.all.iter().any(|node| node.clock.holds_any())
+    /// The latest reading of a node's clock when a call sent now runs; `None` before the first comparison.
+    pub(crate) fn latest(&self, node: NodeId, now: Instant) -> Option<UnixMillis> {
+        self[node].guard.latest(now, ON_THE_WAY)
     }
 
     /// How long a message has been due, by the clock of its node; zero if not yet due, and before the node's first
@@ -186,7 +188,7 @@ impl IndexMut<NodeId> for Nodes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calls::{Call, Trip};
+    use crate::scheduling::{Comparison, Found, Hold};
     use delayq::protocol::{Owner, UnixMicros};
     use delayq::{Client, Settings};
 
@@ -217,8 +219,9 @@ mod tests {
         /// At second `at`, `ahead` seconds ahead.
         fn reads(&mut self, shard: ShardId, at: u64, ahead: u64) {
             let (node, sent) = (self.nodes.of(shard), self.start + SECOND * at as u32);
-            let trip = Trip { sent, answered: sent, moved: false };
-            self.nodes[node].clock.compare(trip, UnixMicros((1_000 + at + ahead) * 1_000_000));
+            let ran = UnixMicros((1_000 + at + ahead) * 1_000_000);
+            self.nodes[node].guard.compare(Comparison { sent, ran, answered: sent });
+            self.schedule.jump(node, self.nodes[node].guard.is_jumped());
         }
 
         fn pumped(&mut self) -> Vec<ShardId> {
@@ -229,12 +232,8 @@ mod tests {
         /// True for a hold that is set, false for a hold that ends.
         fn holds(&mut self, shard: ShardId, at: u64) -> Vec<(ShardId, bool)> {
             let (node, now) = (self.nodes.of(shard), self.start + SECOND * at as u32);
-            let calls = self.nodes[node].clock.due(&self.schedule, node, now);
-            let hold = |call| match call {
-                Call::Hold { shard, on, .. } => (shard, on),
-                _ => panic!("no other call comes from the clock"),
-            };
-            calls.into_iter().map(hold).collect()
+            let holds = self.schedule.holds(node, self.nodes[node].guard.is_proven(now));
+            holds.into_iter().map(|Hold { shard, on, .. }| (shard, on)).collect()
         }
     }
 
@@ -243,10 +242,12 @@ mod tests {
         let [moves, stays] = SHARDS;
         let mut scene = Scene::new(["one", "one"]);
         let one = scene.nodes.of(moves);
-        scene.nodes[one].clock.learn(moves, true);
-        scene.schedule.hold(moves, true);
+        assert_eq!(scene.pumped(), SHARDS);
+        let now = UnixMillis::new(1);
+        let held = Found { next_due: Some(now), more: false, now, early: true, held: Some(true) };
+        scene.schedule.answered((one, moves), held, scene.start);
+        scene.schedule.answered((one, stays), Found { held: None, more: true, ..held }, scene.start);
         scene.place(["other", "one"]);
-        assert!(!scene.nodes[one].clock.holds_any());
         assert_eq!(scene.pumped(), [stays]);
         scene.reads(moves, 0, 0);
         scene.reads(moves, 2, 0);

@@ -1,44 +1,31 @@
 //! The timer's loop: wait, send due calls, receive answers.
 //!
-//! Each kind of knowledge has its own type: due shards ([`Schedule`]), the moment to send ([`Aim`](crate::aim::Aim))
-//! and trust in the clock ([`ClockWatch`](crate::clock_watch::ClockWatch)), both for each of the [`Nodes`], the health
-//! of Redis ([`RedisHealth`]), ownership of shards ([`Owning`]), the slow net's questions ([`SafetyPoll`],
-//! [`Foreign`]). These types return [`Call`]s; only [`Pumping::send`] sends.
+//! Three types own what the loop knows: the [`Shards`] pumped here, with their schedule and all that is kept for each of
+//! them; the [`Redises`], with their clocks, their health and the calls to them; and this timer as a [`Member`] of the
+//! fleet, with its ownership of shards. Shards know nothing of the others, Redises know shards, and a member knows both.
 
-mod adopting;
 mod answers;
 mod judging;
-mod owners;
-mod polls;
 mod standing;
 
-use crate::aim::Shot;
-use crate::alarm::Alarm;
-use crate::books::Books;
-use crate::calls::{Answer, Call, Calls};
+use crate::calls::{Answer, Calls};
 use crate::codes::MEMBER;
 use crate::config::TimerConfig;
-use crate::fleet::Fleet;
-use crate::foreign::Foreign;
-use crate::forgetting::Forgetting;
-use crate::guard::Guard;
+use crate::events;
+use crate::member::{Member, News};
 use crate::metrics::TimerMetrics;
-use crate::nodes::{Node, Nodes};
-use crate::progress::{Progress, Stall};
-use crate::redis_health::RedisHealth;
-use crate::safety_poll::SafetyPoll;
-use crate::schedule::Schedule;
-use crate::survey::Surveys;
+use crate::redises::Redises;
+use crate::scheduling::{Alarm, Shot};
+use crate::shards::Shards;
 use crate::sweeping::FIRST;
-use crate::wakes::Wakes;
-use delayq::protocol::{Growth, Notification, Owner, ShardId};
-use delayq::{Client, ShardCount};
-use delayq_cluster::{Handle, OwnershipView, Owning};
+use delayq::Client;
+use delayq::protocol::Owner;
+use delayq_cluster::Handle;
 use delayq_service::{Condition, Fault, Heartbeat, Shutdown};
-use standing::Reported;
-use std::sync::Arc;
+use standing::{Reported, Standing};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 /// Maximum time to spin after waking, until the moment to send.
 const AWAKE: Duration = Duration::from_micros(150);
@@ -47,6 +34,10 @@ const BEAT: Duration = Duration::from_secs(1);
 /// How long the loop rests after an alarm that sent nothing and is due again. Every alarm should send something; this
 /// rest bounds the cost of a mistake.
 const IN_VAIN: Duration = Duration::from_millis(5);
+/// How long a stopping timer waits until its shards are fenced.
+const HAND_OVER: Duration = Duration::from_secs(3);
+/// Maximum time for each of three steps: the last calls, giving the locks back, and the farewell.
+const FAREWELL: Duration = Duration::from_millis(500);
 
 pub(crate) struct Parts {
     pub(crate) config: TimerConfig,
@@ -62,44 +53,25 @@ pub(crate) struct Parts {
 }
 
 pub(crate) struct Pumping {
-    config: TimerConfig,
-    client: Client,
-    metrics: TimerMetrics,
-    heartbeat: Heartbeat,
-    reported: Reported,
-    single: bool,
-    calls: Calls,
+    shards: Shards,
+    redises: Redises,
+    member: Member,
     alarm: Alarm,
     /// The number of calls sent when the alarm rang, if the alarm woke the loop.
     rang_at: Option<u64>,
-    schedule: Schedule,
-    nodes: Nodes,
-    health: RedisHealth,
-    owning: Owning,
-    poll: SafetyPoll,
-    progress: Progress,
-    stall: Option<Stall>,
     /// When to judge the progress and report the standing next.
     judged_next: Instant,
-    forgetting: Forgetting,
-    surveys: Surveys,
-    books: Books,
-    foreign: Foreign,
-    fleet: Fleet,
-    wakes: Wakes,
-    /// Set if shards were dropped or fenced since the wake-ups to follow were chosen.
-    fewer: bool,
-    growth: Growth,
-    sweeps: watch::Sender<bool>,
     stopping: Option<Instant>,
+    reported: Reported,
+    sweeps: watch::Sender<bool>,
+    heartbeat: Heartbeat,
+    metrics: TimerMetrics,
 }
 
 enum Woken {
     Answered(Answer),
-    Notified(Notification),
+    News(News),
     Alarm,
-    Planned(Arc<OwnershipView>),
-    Grown(ShardCount),
     Moved,
     Shutdown,
     Failed(&'static str),
@@ -111,37 +83,21 @@ impl Pumping {
     /// Must be called in the runtime that runs the loop.
     pub(crate) fn new(parts: Parts, heartbeat: Heartbeat, alarm: Alarm) -> Self {
         let Parts { config, client, metrics, condition, owner, lock, handle, sweeps } = parts;
-        let shards = Owner::new(client.clone());
-        let (now, single) = (Instant::now(), !lock.is_zero());
-        let guard = Guard::new(now, *config.max_clock_step, *config.clock_steady);
+        let (now, single, redis) = (Instant::now(), !lock.is_zero(), Owner::new(client));
+        let member = Member::new(&redis, handle.clone(), single, *config.poll_interval, metrics.clone());
+        let calls = Calls::new(redis, handle, owner, lock, config.batch);
         let mut pumping = Self {
-            reported: Reported::new(condition),
-            single,
-            calls: Calls::new(shards.clone(), handle.clone(), owner, lock, config.batch),
+            shards: Shards::new(&config, metrics.clone(), now),
+            redises: Redises::new(&config, calls, single, metrics.clone(), now),
+            member,
             alarm,
             rang_at: None,
-            schedule: Schedule::new(config.batch, *config.resolution),
-            nodes: Nodes::new(shards.places(), guard),
-            health: RedisHealth::new(single),
-            owning: Owning::default(),
-            poll: SafetyPoll::new(*config.poll_interval, now),
-            progress: Progress::new(now),
-            stall: None,
             judged_next: now,
-            forgetting: Forgetting::new(*config.forget_topics_after, now),
-            books: Books::new(now),
-            surveys: Surveys::new(config.horizons.iter().map(|&horizon| *horizon).collect(), now),
-            foreign: Foreign::default(),
-            fleet: Fleet::new(handle),
-            wakes: Wakes::new(&shards),
-            fewer: false,
-            growth: client.growth(),
-            sweeps,
             stopping: None,
-            config,
-            client,
-            metrics,
+            reported: Reported::new(condition),
+            sweeps,
             heartbeat,
+            metrics,
         };
         pumping.place(now);
         pumping
@@ -149,101 +105,118 @@ impl Pumping {
 
     /// Pumps until shutdown is requested and every shard is handed over.
     pub(crate) async fn run(mut self, shutdown: Shutdown) -> Result<(), Fault> {
-        let handle = self.fleet.handle().clone();
+        let handle = self.member.fleet().handle().clone();
         let failed = handle.failed();
         tokio::pin!(failed);
-        handle.set_shards(self.growth.shards());
         loop {
             self.heartbeat.beat();
             let shot = self.send_what_is_due();
             let woken = tokio::select! {
                 biased;
-                answer = self.calls.next() => Woken::Answered(answer),
-                view = self.fleet.next() => Woken::Planned(view),
-                wake = self.wakes.next() => Woken::Notified(wake),
+                answer = self.redises.next() => answer.map_or(Woken::Moved, Woken::Answered),
+                news = self.member.next() => Woken::News(news),
                 () = self.alarm.wait_until(shot.wake) => Woken::Alarm,
-                shards = self.growth.next() => Woken::Grown(shards),
-                () = self.nodes.changed() => Woken::Moved,
                 name = &mut failed => Woken::Failed(name),
                 () = shutdown.requested(), if self.stopping.is_none() => Woken::Shutdown,
             };
             self.metrics.turns.inc();
             match woken {
                 Woken::Answered(answer) => self.receive(answer),
-                Woken::Notified(wake) => self.notified(wake),
+                Woken::News(news) => self.learn(news),
                 Woken::Alarm => self.rang(shot),
-                Woken::Planned(view) => self.follow(&view),
-                Woken::Grown(shards) => self.grow(shards),
                 // Shards are placed before anything is sent.
                 Woken::Moved => {}
                 Woken::Failed(name) => return Err(Fault::new(&MEMBER, name)),
                 Woken::Shutdown => self.drain(),
             }
-            if std::mem::take(&mut self.fewer) {
-                self.listen(Vec::new(), Instant::now());
-            }
+            self.member.listen_to_fewer();
+            self.shards.count();
             if self.has_handed_over() {
-                return self.farewell().await;
+                self.farewell().await;
+                return Ok(());
             }
-            let standing = self.stands();
-            let sweeps = standing.is_well() && self.schedule.is_certain(FIRST);
-            self.sweeps.send_if_modified(|before| std::mem::replace(before, sweeps) != sweeps);
-            self.reported.report(standing);
+            self.report();
         }
+    }
+
+    fn learn(&mut self, news: News) {
+        match news {
+            News::Planned(view) => self.member.follow(&view, &mut self.shards),
+            News::Notified(wake) => self.member.notified(wake, &mut self.redises, &mut self.shards),
+            News::Grown(shards) => {
+                self.place(Instant::now());
+                self.member.grow(shards);
+            }
+        }
+    }
+
+    /// Reports the standing, and tells the sweeps whether this timer has to sweep.
+    fn report(&mut self) {
+        let standing = self.stands();
+        let sweeps = standing.is_well() && self.shards.schedule.is_certain(FIRST);
+        self.sweeps.send_if_modified(|before| std::mem::replace(before, sweeps) != sweeps);
+        self.reported.report(standing);
+    }
+
+    fn stands(&self) -> Standing {
+        Standing::of(&self.shards, &self.redises, &self.member, self.stopping.is_some())
     }
 
     /// Sends every call that is due. Returns when to try again.
     fn send_what_is_due(&mut self) -> Shot {
         let now = Instant::now();
-        if self.nodes.is_outdated() {
+        if self.redises.nodes().is_outdated() {
             self.place(now);
         }
-        let wanted = self.owning.claims(now);
-        wanted.iter().for_each(|&shard| self.schedule.expect(shard));
-        self.claim(&wanted);
-        let doubted = self.owning.questions(now);
-        self.send_all((!doubted.is_empty()).then_some(Call::Ask(doubted)));
-        self.owning.parting_polls(now).into_iter().for_each(|shard| self.schedule.poll(shard));
-        self.turn_health(now);
-        if self.poll.is_due(now) {
-            self.poll(now);
+        self.member.ownership.ask(&mut self.redises, &mut self.shards, now);
+        if self.redises.turn_health(self.member.ownership.owning(), now) {
+            self.register_reach();
+        }
+        if self.redises.poll(&mut self.shards, now) {
+            self.member.check(&mut self.redises, self.shards.schedule.count(), now);
         }
         self.poll_owned(now);
         if now >= self.judged_next {
             self.judged_next = now + BEAT;
             self.judge(now);
         }
-        let rounds = self.schedule.rounds(now, |node, due| self.nodes[node].aim.finds(now, due));
-        for round in rounds {
-            let latest = self.nodes[round.node].clock.latest(now);
-            self.send(Call::Pump { round, latest });
-        }
+        let nodes = self.redises.nodes();
+        let rounds = self.shards.schedule.rounds(now, |node, due| nodes[node].aim.finds(now, due));
+        self.redises.pump(rounds, now);
         let shot = self.next_shot(now);
-        let in_vain = self.rang_at.take() == Some(self.calls.sent()) && shot.wake <= now;
+        let in_vain = self.rang_at.take() == Some(self.redises.calls.sent()) && shot.wake <= now;
         if in_vain { Shot::at(now + IN_VAIN) } else { shot }
+    }
+
+    /// Polls the owned shards whose turn has come, which renews their locks; asks some shards for a survey or their
+    /// books, and one shard to forget topics.
+    fn poll_owned(&mut self, now: Instant) {
+        let polled = self.shards.poll(now);
+        self.member.renew(&polled, &mut self.redises);
+        let nodes = self.redises.nodes();
+        let is_trusted = |shard| !nodes[nodes.of(shard)].guard.is_jumped();
+        let questions = self.shards.questions(is_trusted, now);
+        self.redises.send(questions);
     }
 
     /// Returns the time of the next turn, if nothing happens before. [`Self::send_what_is_due`] serves each of these
     /// moments in every state: by sending a call, or by asking for a later moment.
     fn next_shot(&self, now: Instant) -> Shot {
-        let shards = self.schedule.count();
-        let polls = [self.poll.next(shards), self.surveys.next(shards), self.books.next(shards), now + BEAT];
-        let others = [self.forgetting.next(shards), self.owning.next(), self.health.next()];
-        let others = others.into_iter().chain(polls.map(Some));
-        let pumps = self.schedule.next(now).flat_map(|(node, next)| {
-            let due = next.due.map(|due| self.nodes[node].aim.shot(due, now));
+        let others = self.shards.next().chain(self.redises.next_moment());
+        let others = others.chain(self.member.ownership.owning().next()).chain([now + BEAT]).map(Shot::at);
+        let pumps = self.shards.schedule.next(now).flat_map(|(node, next)| {
+            let due = next.due.map(|due| self.redises.nodes()[node].aim.shot(due, now));
             let due = due.map(|shot| next.not_before.filter(|&from| from > shot.wake).map_or(shot, Shot::at));
-            [due, next.anyway.map(Shot::at)]
+            [due, next.anyway.map(Shot::at)].into_iter().flatten()
         });
-        let shots = others.map(|time| time.map(Shot::at)).chain(pumps).flatten();
-        shots.min_by_key(|shot| shot.wake).expect("a beat is always due")
+        others.chain(pumps).min_by_key(|shot| shot.wake).expect("a beat is always due")
     }
 
     /// Spins for the rest of the time from waking to sending.
     fn rang(&mut self, Shot { wake, send }: Shot) {
         let now = Instant::now();
-        self.rang_at = Some(self.calls.sent());
-        self.nodes.woke(wake, now);
+        self.rang_at = Some(self.redises.calls.sent());
+        self.redises.woke(wake, now);
         if send.saturating_duration_since(now) < AWAKE {
             while Instant::now() < send {
                 std::hint::spin_loop();
@@ -251,37 +224,38 @@ impl Pumping {
         }
     }
 
-    /// Sends calls; their answers wake the loop.
-    fn send_all(&mut self, calls: impl IntoIterator<Item = Call>) {
-        calls.into_iter().for_each(|call| self.send(call));
+    /// Places each shard at its current node.
+    fn place(&mut self, now: Instant) {
+        self.redises.place(&mut self.shards, now);
+        self.register_reach();
     }
 
-    fn send(&mut self, call: Call) {
-        self.calls.send(call, self.nodes.version());
+    /// Registers the shards that this timer cannot reach, so that other timers take over.
+    fn register_reach(&self) {
+        self.member.fleet().handle().set_hindered(self.redises.out_of_reach());
     }
 
-    /// Claims shards, with separate calls for each node.
-    fn claim(&mut self, shards: &[ShardId]) {
-        for (node, some) in self.nodes.apart(shards) {
-            self.send_all(Call::claims(node, &some));
+    fn drain(&mut self) {
+        self.stopping = Some(Instant::now());
+        // A leaving timer gives its shards away, whatever its health.
+        self.redises.health.leave();
+        self.member.drain();
+    }
+
+    /// Returns true if this timer stops and has no shard left, or if the time for handing over has passed.
+    fn has_handed_over(&self) -> bool {
+        let owning = self.member.ownership.owning();
+        self.stopping.is_some_and(|since| owning.is_empty() || since.elapsed() >= HAND_OVER)
+    }
+
+    /// Waits for the calls in flight, gives locks back, and leaves.
+    async fn farewell(mut self) {
+        let _ = timeout(FAREWELL, self.redises.calls.settle()).await;
+        if self.member.is_single() {
+            let _ = timeout(FAREWELL, self.redises.calls.give_locks_back()).await;
         }
-    }
-
-    /// Sets and ends the holds that the clocks require, and exports whether any clock requires holds.
-    fn send_holds(&mut self, now: Instant) {
-        self.metrics.clock_held.set(i64::from(self.nodes.is_any_jumped()));
-        let due = |(id, node): (_, &mut Node)| node.clock.due(&self.schedule, id, now);
-        let holds: Vec<Call> = self.nodes.numbered().flat_map(due).collect();
-        self.send_all(holds);
-    }
-
-    /// Returns true if this timer owns every shard by a lock, without a fleet.
-    const fn is_single(&self) -> bool {
-        self.single
-    }
-
-    fn count_shards(&self) {
-        let shards = self.schedule.count();
-        self.metrics.shards.set(i64::try_from(shards).unwrap_or(i64::MAX));
+        self.member.fleet().handle().leave(FAREWELL).await;
+        let took = self.stopping.map_or(Duration::ZERO, |since| since.elapsed());
+        events::stopped(took, self.shards.schedule.count());
     }
 }

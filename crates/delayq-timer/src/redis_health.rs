@@ -2,7 +2,7 @@
 
 use crate::events;
 use crate::hindrance::Hindrance;
-use crate::node_id::NodeId;
+use crate::scheduling::NodeId;
 use delayq::Error;
 use delayq::protocol::ShardId;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,20 +1,13 @@
-//! The net below the wake-ups: periodic polls, whatever was notified.
+//! The net below the wake-ups: periodic polls of everything but the owned shards, which take turns of their own.
 
-use crate::rota::Rota;
-use crate::schedule::Schedule;
-use delayq::protocol::ShardId;
 use std::time::{Duration, Instant};
 
-/// Owned shards polled at once: a tenth of a millisecond of Redis's time.
-const AT_ONCE: usize = 8;
 /// The interval while Redis's clock is not trusted, or Redis does not answer.
 const CLOSELY: Duration = Duration::from_secs(1);
 
 pub(crate) struct SafetyPoll {
     interval: Duration,
-    /// The next poll of everything but the owned shards, which take turns.
     next: Instant,
-    owned: Rota,
 }
 
 // === impl SafetyPoll ===
@@ -22,12 +15,13 @@ pub(crate) struct SafetyPoll {
 impl SafetyPoll {
     /// Starts with a poll at once: a timer without shards learns only by this poll that Redis answers, and the time of
     /// Redis's clock.
-    pub(crate) fn new(interval: Duration, now: Instant) -> Self {
-        Self { interval, next: now, owned: Rota::new(interval, AT_ONCE, now) }
+    pub(crate) const fn new(interval: Duration, now: Instant) -> Self {
+        Self { interval, next: now }
     }
 
-    pub(crate) fn next(&self, shards: usize) -> Instant {
-        self.next.min(self.owned.next(shards))
+    /// The time of the next poll.
+    pub(crate) const fn next(&self) -> Instant {
+        self.next
     }
 
     pub(crate) fn is_due(&self, now: Instant) -> bool {
@@ -48,9 +42,5 @@ impl SafetyPoll {
         let pause = if wrong { self.interval.min(CLOSELY) } else { self.interval };
         // A random pause, so that timers started together do not poll in step.
         self.next = now + pause.mul_f64(0.85 + 0.15 * fastrand::f64());
-    }
-
-    pub(crate) fn owned(&mut self, schedule: &Schedule, now: Instant) -> Vec<ShardId> {
-        self.owned.take(schedule, now)
     }
 }

@@ -1,10 +1,8 @@
 //! Surveys the messages ready for consumers, now and soon, in the shards pumped here: the shard to ask next, and the
 //! totals of all answers. Pure.
 
-use crate::rota::Rota;
-use crate::schedule::Schedule;
+use crate::scheduling::{Rota, Schedule};
 use delayq::protocol::{ShardId, Survey};
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Interval between two questions to a shard: scrapers seldom ask more often.
@@ -15,15 +13,16 @@ const AT_ONCE: usize = 2;
 /// A survey needs at least one horizon.
 const SHORTEST: Duration = Duration::from_millis(1);
 
+/// The turns of the shards.
 #[derive(Clone, Debug)]
 pub(crate) struct Surveys {
     horizons: Vec<Duration>,
     rota: Rota,
-    shards: BTreeMap<ShardId, SurveyedShard>,
 }
 
+/// The answers of one shard.
 #[derive(Clone, Debug, Default)]
-struct SurveyedShard {
+pub(crate) struct Surveyed {
     /// Position of the next page, and the ready messages of the pages before.
     page: u64,
     so_far: Ready,
@@ -39,6 +38,7 @@ struct Ready {
     oldest: Duration,
 }
 
+/// A survey to ask of a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Question {
     pub(crate) shard: ShardId,
@@ -46,8 +46,8 @@ pub(crate) struct Question {
     pub(crate) horizons: Vec<Duration>,
 }
 
-/// By each shard's last answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The totals of all shards, by each shard's last answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) ready: u64,
     /// Zero without ready messages.
@@ -62,45 +62,50 @@ pub(crate) struct Totals {
 impl Surveys {
     /// Without a horizon, surveys only count ready and leased messages.
     pub(crate) fn new(horizons: Vec<Duration>, now: Instant) -> Self {
-        Self { horizons, rota: Rota::new(EVERY, AT_ONCE, now), shards: BTreeMap::new() }
+        Self { horizons, rota: Rota::new(EVERY, AT_ONCE, now) }
     }
 
+    /// The time of the next question, with this number of shards.
     pub(crate) fn next(&self, shards: usize) -> Instant {
         self.rota.next(shards)
     }
 
-    /// Answer each by `answered`.
-    pub(crate) fn take(&mut self, schedule: &Schedule, now: Instant) -> Vec<Question> {
-        let question = |shard: ShardId| Question {
-            shard,
-            page: self.shards.get(&shard).map_or(0, |known| known.page),
-            horizons: if self.horizons.is_empty() { vec![SHORTEST] } else { self.horizons.clone() },
+    /// Takes the questions to ask now; `of` finds the answers of a shard.
+    pub(crate) fn take<K>(
+        &mut self,
+        schedule: &Schedule<K>,
+        of: impl Fn(&K) -> &Surveyed,
+        now: Instant,
+    ) -> Vec<Question> {
+        let horizons = if self.horizons.is_empty() { vec![SHORTEST] } else { self.horizons.clone() };
+        let question = |shard: ShardId| {
+            Some(Question { shard, page: of(schedule.kept(shard)?).page, horizons: horizons.clone() })
         };
-        self.rota.take(schedule, now).into_iter().map(question).collect()
+        self.rota.take(schedule, now).into_iter().filter_map(question).collect()
     }
 
-    /// A silent shard keeps its last answer.
-    pub(crate) fn answered(&mut self, shard: ShardId, found: Survey) {
-        let known = self.shards.entry(shard).or_default();
-        (known.page, known.leased, known.due) = (found.next, found.leased, found.due);
-        known.so_far.messages += found.ready;
-        known.so_far.oldest = known.so_far.oldest.max(found.oldest_ready.unwrap_or_default());
-        if known.page == 0 {
-            known.ready = std::mem::take(&mut known.so_far);
+    pub(crate) fn totals<'a>(&self, shards: impl Iterator<Item = &'a Surveyed>) -> Totals {
+        let mut totals = Totals { due: vec![0; self.horizons.len()], ..Totals::default() };
+        for Surveyed { ready, leased, due, .. } in shards {
+            totals.ready += ready.messages;
+            totals.oldest_ready = totals.oldest_ready.max(ready.oldest);
+            totals.leased += leased;
+            totals.due.iter_mut().zip(due).for_each(|(total, due)| *total += due);
         }
+        totals
     }
+}
 
-    pub(crate) fn drop(&mut self, shard: ShardId) {
-        self.shards.remove(&shard);
-    }
+// === impl Surveyed ===
 
-    pub(crate) fn totals(&self) -> Totals {
-        let due = |at: usize| self.shards.values().filter_map(|known| known.due.get(at)).sum();
-        Totals {
-            ready: self.shards.values().map(|known| known.ready.messages).sum(),
-            oldest_ready: self.shards.values().map(|known| known.ready.oldest).max().unwrap_or_default(),
-            leased: self.shards.values().map(|known| known.leased).sum(),
-            due: (0..self.horizons.len()).map(due).collect(),
+impl Surveyed {
+    /// Handles the shard's answer; a silent shard keeps its last answer.
+    pub(crate) fn answered(&mut self, found: Survey) {
+        (self.page, self.leased, self.due) = (found.next, found.leased, found.due);
+        self.so_far.messages += found.ready;
+        self.so_far.oldest = self.so_far.oldest.max(found.oldest_ready.unwrap_or_default());
+        if self.page == 0 {
+            self.ready = std::mem::take(&mut self.so_far);
         }
     }
 }
@@ -112,7 +117,7 @@ mod tests {
     const A: ShardId = ShardId::new(0);
     const B: ShardId = ShardId::new(1);
 
-    fn two_shards() -> Schedule {
+    fn two_shards() -> Schedule<Surveyed> {
         let mut schedule = Schedule::new(150, Duration::ZERO);
         [A, B].into_iter().for_each(|shard| schedule.own(shard, 1, None));
         schedule
@@ -131,28 +136,43 @@ mod tests {
         Survey { next, ready, leased: 1, oldest_ready: age(ready), due: due.to_vec() }
     }
 
+    /// The questions to ask now.
+    fn asked(surveys: &mut Surveys, schedule: &Schedule<Surveyed>, now: Instant) -> Vec<Question> {
+        surveys.take(schedule, |known| known, now)
+    }
+
+    fn answered(schedule: &mut Schedule<Surveyed>, shard: ShardId, found: Survey) {
+        schedule.kept_mut(shard).unwrap().answered(found);
+    }
+
+    fn totals_of(surveys: &Surveys, schedule: &Schedule<Surveyed>) -> Totals {
+        surveys.totals(schedule.all_kept().map(|(_, known)| known))
+    }
+
     #[test]
     fn the_totals_are_of_all_shards_as_each_answered_last() {
         let start = Instant::now();
         let mut surveys = Surveys::new([60, 300].map(Duration::from_secs).to_vec(), start);
-        assert_eq!(surveys.totals(), totals(0, 0, 0, [0, 0]));
-        let asked = surveys.take(&two_shards(), start + EVERY);
+        let mut schedule = two_shards();
+        assert_eq!(totals_of(&surveys, &schedule), totals(0, 0, 0, [0, 0]));
+        let asked = asked(&mut surveys, &schedule, start + EVERY);
         assert_eq!(
             asked.iter().map(|question| (question.shard, question.page)).collect::<Vec<_>>(),
             [(A, 0), (B, 0)]
         );
-        surveys.answered(A, found(0, 5, &[1, 2]));
-        surveys.answered(B, found(0, 7, &[10, 20]));
-        surveys.answered(A, found(0, 6, &[3, 4]));
-        assert_eq!(surveys.totals(), totals(13, 7, 2, [13, 24]));
-        surveys.drop(B);
-        assert_eq!(surveys.totals(), totals(6, 6, 1, [3, 4]));
+        answered(&mut schedule, A, found(0, 5, &[1, 2]));
+        answered(&mut schedule, B, found(0, 7, &[10, 20]));
+        answered(&mut schedule, A, found(0, 6, &[3, 4]));
+        assert_eq!(totals_of(&surveys, &schedule), totals(13, 7, 2, [13, 24]));
+        schedule.drop(B);
+        assert_eq!(totals_of(&surveys, &schedule), totals(6, 6, 1, [3, 4]));
     }
 
     #[test]
     fn what_is_ready_counts_once_every_page_was_seen() {
         let start = Instant::now();
         let mut surveys = Surveys::new(vec![Duration::from_secs(60)], start);
+        let mut schedule = two_shards();
         for (next, ready, total, oldest) in [
             (0, 4, 4, 4),
             (9, 100, 4, 4),
@@ -162,21 +182,24 @@ mod tests {
             (0, 0, 100, 100),
             (0, 0, 0, 0),
         ] {
-            surveys.answered(A, found(next, ready, &[0]));
-            let Totals { ready, oldest_ready, .. } = surveys.totals();
+            answered(&mut schedule, A, found(next, ready, &[0]));
+            let Totals { ready, oldest_ready, .. } = totals_of(&surveys, &schedule);
             assert_eq!((ready, oldest_ready), (total, Duration::from_secs(oldest)));
         }
-        surveys.answered(A, found(9, 1, &[0]));
-        assert_eq!(surveys.take(&two_shards(), start + EVERY)[0].page, 9, "it goes on where it stopped");
+        answered(&mut schedule, A, found(9, 1, &[0]));
+        let asked = asked(&mut surveys, &schedule, start + EVERY);
+        assert_eq!(asked[0].page, 9, "it continues where it stopped");
     }
 
     #[test]
     fn without_a_horizon_shards_are_asked_for_what_is_ready() {
         let start = Instant::now();
         let mut surveys = Surveys::new(Vec::new(), start);
-        let asked = surveys.take(&two_shards(), start + EVERY);
+        let mut schedule = two_shards();
+        let asked = asked(&mut surveys, &schedule, start + EVERY);
         assert_eq!(asked.len(), 2);
-        surveys.answered(A, found(0, 5, &[3]));
-        assert_eq!(surveys.totals(), Totals { due: Vec::new(), ..totals(5, 5, 1, [0, 0]) });
+        answered(&mut schedule, A, found(0, 5, &[3]));
+        let all = totals_of(&surveys, &schedule);
+        assert_eq!(all, Totals { due: Vec::new(), ..totals(5, 5, 1, [0, 0]) });
     }
 }

@@ -1,11 +1,11 @@
 //! Builds a timer, which may fail, and runs the timer until shutdown is requested.
 
-use crate::alarm::Alarm;
 use crate::calls::SHARDS_A_CALL;
 use crate::codes::{ETCD, LOCKED};
 use crate::config::TimerConfig;
 use crate::metrics::TimerMetrics;
 use crate::pumping::{Parts, Pumping};
+use crate::scheduling::Alarm;
 use crate::sweep_config::SweepConfig;
 use crate::sweep_metrics::SweepMetrics;
 use crate::sweeping::Sweeping;

@@ -5,6 +5,7 @@
 //! learns the durability from a refusal, and trusts this knowledge for some seconds; the first call after that does not
 //! wait, and asks again.
 
+use crate::clock;
 use crate::error::Error;
 use crate::script_link::{Outgoing, ScriptLink, Sent};
 use delayq_core::durability::{Durability, Waits};
@@ -66,7 +67,7 @@ impl Durable {
         let mut known = lock(&self.known);
         match known.get(topic) {
             None => Waits::NOTHING,
-            Some((waits, until)) if *until > now() => waits.clone(),
+            Some((waits, until)) if *until > clock::instant() => waits.clone(),
             Some(_) => {
                 known.pop(topic);
                 Waits::NOTHING
@@ -75,7 +76,7 @@ impl Durable {
     }
 
     pub(crate) fn learn(&self, topic: &[u8], asked: Durability) {
-        lock(&self.known).put(topic.to_vec(), (Waits::from(asked), now() + BELIEVED));
+        lock(&self.known).put(topic.to_vec(), (Waits::from(asked), clock::instant() + BELIEVED));
     }
 
     pub(crate) async fn send(
@@ -94,7 +95,7 @@ impl Durable {
         let _turn = turn.expect("nobody closes it");
         let idle = lock(&lane.idle).pop();
         let link = idle.unwrap_or_else(|| scripts.waiting(lane.waits.clone()));
-        let began = now();
+        let began = clock::instant();
         let sent = link.send(calls, None, until).await;
         lock(&lane.idle).push(link);
         let unconfirmed = |sent: &Sent| matches!(sent.answer, Err(Error::Unconfirmed { .. }));
@@ -125,9 +126,4 @@ impl Durable {
 
 fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
     what.lock().expect("nothing panics while it holds the lock")
-}
-
-#[allow(clippy::disallowed_methods, reason = "tokio's clock, which tests can pause")]
-fn now() -> Instant {
-    Instant::now()
 }

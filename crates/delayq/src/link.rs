@@ -47,6 +47,7 @@ pub use sentinel_url::SentinelUrl;
 pub use sentinels::{SentinelFacts, SentinelReport, sentinel_rule};
 pub use settings::{LinkSettings, SentinelSettings};
 
+use crate::clock;
 use crate::error::Error;
 use delayq_core::id::NodeName;
 use redis::aio::SendError;
@@ -103,7 +104,7 @@ impl Link {
     }
 
     pub(crate) fn marked(settings: LinkSettings, marks: Marks) -> Self {
-        Self::to(Arc::new(Master::new(settings, marks)), watch::Sender::new(now()))
+        Self::to(Arc::new(Master::new(settings, marks)), watch::Sender::new(clock::instant()))
     }
 
     fn to(master: Arc<Master>, doubted: watch::Sender<Instant>) -> Self {
@@ -111,7 +112,7 @@ impl Link {
     }
 
     pub(crate) fn named(name: &NodeName, settings: LinkSettings, marks: Marks) -> Self {
-        Self::to(Arc::new(Master::named(name, settings, marks)), watch::Sender::new(now()))
+        Self::to(Arc::new(Master::named(name, settings, marks)), watch::Sender::new(clock::instant()))
     }
 
     /// All links to the node share the doubts.
@@ -119,7 +120,7 @@ impl Link {
         node: NodeOfCluster,
         doubted: impl FnOnce(Instant) -> watch::Sender<Instant>,
     ) -> Self {
-        Self::to(Arc::new(Master::of_node(node)), doubted(now()))
+        Self::to(Arc::new(Master::of_node(node)), doubted(clock::instant()))
     }
 
     pub(crate) fn another(&self) -> Self {
@@ -225,7 +226,7 @@ impl Link {
         let sent = OnceLock::new();
         let run = async {
             let line = self.line().await?;
-            let _ = sent.set((line.clone(), now()));
+            let _ = sent.set((line.clone(), clock::instant()));
             trips(line).await
         };
         let mut run = pin!(run);
@@ -278,7 +279,7 @@ impl Link {
         if let Some(line) = self.current() {
             return Ok(line);
         }
-        let asked = now();
+        let asked = clock::instant();
         let mut failed = self.connecting.lock().await;
         if let Some(line) = self.current() {
             return Ok(line);
@@ -292,12 +293,12 @@ impl Link {
         let is_closed = Arc::<AtomicBool>::default();
         match self.master.connect(&self.noting(&is_closed)).await {
             Ok(connected) => {
-                let line = Line { connected, since: now(), answered: Arc::default(), is_closed };
+                let line = Line { connected, since: clock::instant(), answered: Arc::default(), is_closed };
                 *self.slot() = Some(line.clone());
                 Ok(line)
             }
             Err(error) => {
-                *failed = Some((now(), error.clone()));
+                *failed = Some((clock::instant(), error.clone()));
                 Err(error)
             }
         }
@@ -417,11 +418,6 @@ async fn by_deadline<T>(deadline: Duration, call: impl Future<Output = T>) -> Op
         Ok(answer) => Some(answer),
         Err(_) => timeout(LAST_LOOK, call).await.ok(),
     }
-}
-
-#[allow(clippy::disallowed_methods, reason = "tokio's clock, which tests can pause")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

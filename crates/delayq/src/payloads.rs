@@ -1,6 +1,7 @@
 //! Payloads on the way in and out: compressed under the policy of the topic, restored when read.
 
 use crate::calls::Calls;
+use crate::clock;
 use crate::codecs::{Codecs, Compression};
 use crate::error::Error;
 use delayq_core::codec::{self, Codec, CodecError, Dictionaries, Dictionary, Unrestored};
@@ -13,7 +14,6 @@ use delayq_core::verbs::{dictionary, settings};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard};
-use tokio::time::Instant;
 
 /// The shard that has the dictionaries; policies are in every shard.
 pub(crate) const FIRST: ShardId = ShardId::new(0);
@@ -40,7 +40,7 @@ impl Payloads {
 
     /// A codec that is unknown or outdated is read in the background: no put waits for this.
     pub(crate) fn stored(&self, message: &Message) -> Envelope {
-        let (compression, asks) = self.codecs().of(&message.topic, now());
+        let (compression, asks) = self.codecs().of(&message.topic, clock::instant());
         if asks {
             tokio::spawn(self.clone().ask());
         }
@@ -69,7 +69,7 @@ impl Payloads {
         let mut fault = None;
         for (topic, settings) in topics.iter().zip(described) {
             match self.compression(&settings).await {
-                Ok(compression) => self.codecs().learn(topic, compression, now()),
+                Ok(compression) => self.codecs().learn(topic, compression, clock::instant()),
                 Err(error) => fault = fault.or(Some(error)),
             }
         }
@@ -159,9 +159,4 @@ impl From<Error> for Unrestored {
             error => Self::NotNow(error.to_string()),
         }
     }
-}
-
-#[allow(clippy::disallowed_methods, reason = "tokio's clock, which tests can pause")]
-fn now() -> Instant {
-    Instant::now()
 }

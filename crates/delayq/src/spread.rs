@@ -1,5 +1,6 @@
 //! The choice of shards for messages with generated ids: every shard in turn, nearly empty shards more often.
 
+use crate::clock;
 use crate::turns::turns;
 use delayq_core::shard::{ShardCount, ShardId};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -61,7 +62,7 @@ impl Spread {
     /// Returns the shards to count now; empty before the next count is due.
     pub(crate) fn advance(&self, shards: ShardCount) -> Vec<ShardId> {
         self.turn.fetch_add(1, Ordering::Relaxed);
-        self.state().look(shards, now())
+        self.state().look(shards, clock::instant())
     }
 
     pub(crate) fn saw(&self, shards: ShardCount, holds: impl Iterator<Item = (ShardId, u64)>) {
@@ -102,11 +103,6 @@ impl Spreading {
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "tokio's clock, which tests can pause")]
-fn now() -> Instant {
-    Instant::now()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,7 +110,7 @@ mod tests {
     #[test]
     fn shards_are_asked_in_turn_and_not_all_at_once() {
         let mut state = Spreading::default();
-        let start = Instant::from_std(std::time::Instant::now());
+        let start = clock::instant();
         let shards = ShardCount::new(100).unwrap();
         let numbers = |look: Vec<ShardId>| look.iter().map(|shard| shard.get()).collect::<Vec<_>>();
         assert_eq!(numbers(state.look(shards, start)), (0..64).collect::<Vec<_>>());
@@ -143,7 +139,7 @@ mod tests {
     #[test]
     fn a_growth_begins_again() {
         let mut state = Spreading::default();
-        let start = Instant::from_std(std::time::Instant::now());
+        let start = clock::instant();
         let (four, eight) = (ShardCount::new(4).unwrap(), ShardCount::new(8).unwrap());
         state.look(four, start);
         state.saw(four, (0..4).map(|shard| (ShardId::new(shard), 10)));

@@ -8,13 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The needs that close a circle, and are left for now.
-const LEFT: [(&str, [&str; 2]); 3] = [
-    ("delayq", ["calls", "calls::ride"]),
-    ("delayq", ["calls", "calls::scatter"]),
-    ("delayq-timer", ["pumping", "pumping::standing"]),
-];
-
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
@@ -58,17 +51,38 @@ fn no_modules_need_each_other() {
     let crates = crates();
     assert!(crates.len() >= 11, "{:?}", crates.keys());
     for (name, modules) in crates {
-        let mut needs = modules.needs();
+        let needs = modules.needs();
         let found: usize = needs.values().map(BTreeSet::len).sum();
         assert!(found >= modules.0.len() / 2, "{name}: {found} imports in {} modules", modules.0.len());
-        for (_, [module, needed]) in LEFT.iter().filter(|(of, _)| *of == name) {
-            let [module, needed]: [Names; 2] = [module, needed].map(|path| names(path));
-            let is_left = needs.get_mut(&module).is_some_and(|needs| needs.remove(&needed));
-            assert!(is_left, "{name}: {module:?} does not need {needed:?} any more");
-        }
         if let Some(circle) = circle(&needs) {
             panic!("{name}: {} → {}", circle.join(" → "), circle[0]);
         }
+    }
+}
+
+#[test]
+fn only_the_clock_of_a_library_reads_a_clock() {
+    let crates = crates();
+    for name in ["delayq-core", "delayq", "delayq-spool"] {
+        let modules = crates[name].0.iter();
+        let readers =
+            modules.filter(|(_, text)| text.contains("Instant::now") || text.contains("SystemTime::now"));
+        let others: Vec<String> =
+            readers.map(|(module, _)| module.join("::")).filter(|module| module != "clock").collect();
+        assert!(others.is_empty(), "{name}: ask the module `clock` in {others:?}");
+    }
+    assert!(crates["delayq"].0[&names("clock")].contains("Instant::now"), "it reads both clocks");
+}
+
+/// The folder can move below every program that pumps, as it is.
+#[test]
+fn scheduling_needs_nothing_else_of_the_timer() {
+    let is_inside = |module: &Names| module.first().is_some_and(|first| first == "scheduling");
+    let needs = crates()["delayq-timer"].needs();
+    let inside: Vec<_> = needs.iter().filter(|(module, _)| is_inside(module)).collect();
+    assert!(inside.len() > 6, "the schedule, the aim, the alarm and the guard are there: {inside:?}");
+    for (module, needed) in inside {
+        assert!(needed.iter().all(is_inside), "{}: {needed:?}", module.join("::"));
     }
 }
 

@@ -1,9 +1,11 @@
 //! Derives the timer's readiness and the reason for being unready.
 
-use super::Pumping;
 use crate::events;
+use crate::member::Member;
 use crate::progress::Stall;
 use crate::redis_health::Ailment;
+use crate::redises::Redises;
+use crate::shards::Shards;
 use delayq_service::Condition;
 
 /// The standing of the timer.
@@ -41,47 +43,6 @@ pub(super) struct Reported {
     standing: Standing,
 }
 
-// === impl Pumping ===
-
-impl Pumping {
-    pub(super) fn stands(&self) -> Standing {
-        if self.stopping.is_some() {
-            return Standing::HandingOver;
-        }
-        if let Some(owner) = self.owning.locked_out_by() {
-            return Standing::LockedOut(owner.to_owned());
-        }
-        match self.health.ailment() {
-            Some(Ailment::Missing(why)) => Standing::Missing(why.to_owned()),
-            Some(Ailment::Silent(node)) => {
-                Standing::Silent((self.nodes.in_use().len() > 1).then(|| self.nodes[node].name.clone()))
-            }
-            Some(Ailment::Starting) => Standing::Starting,
-            None if self.nodes.is_any_jumped() => Standing::Jumped,
-            None if self.nodes.hold_any() => Standing::Held,
-            None => self.stands_with_etcd(),
-        }
-    }
-
-    fn stands_with_etcd(&self) -> Standing {
-        if let Some(why) = self.fleet.handle().foreign() {
-            return Standing::Foreign(format!("{why} (Redis at {})", self.client.address()));
-        }
-        if let Some(stall) = self.stall {
-            return Standing::Stalled(stall);
-        }
-        match self.fleet.handle().refusal() {
-            Some(why) => Standing::Unled(why),
-            None if self.is_unplaced() => Standing::Unplaced,
-            None => Standing::Ready,
-        }
-    }
-
-    fn is_unplaced(&self) -> bool {
-        self.schedule.count() == 0 && !self.is_single() && !self.fleet.handle().view().is_spare()
-    }
-}
-
 // === impl Reported ===
 
 impl Reported {
@@ -107,6 +68,43 @@ impl Reported {
 // === impl Standing ===
 
 impl Standing {
+    /// The standing of the timer now.
+    pub(super) fn of(shards: &Shards, redises: &Redises, member: &Member, is_stopping: bool) -> Self {
+        if is_stopping {
+            return Self::HandingOver;
+        }
+        if let Some(owner) = member.ownership.owning().locked_out_by() {
+            return Self::LockedOut(owner.to_owned());
+        }
+        let nodes = redises.nodes();
+        match redises.health.ailment() {
+            Some(Ailment::Missing(why)) => Self::Missing(why.to_owned()),
+            Some(Ailment::Silent(node)) => {
+                Self::Silent((nodes.in_use().len() > 1).then(|| nodes[node].name.clone()))
+            }
+            Some(Ailment::Starting) => Self::Starting,
+            None if nodes.is_any_jumped() => Self::Jumped,
+            None if shards.schedule.hold_any() => Self::Held,
+            None => Self::with_etcd(shards, member),
+        }
+    }
+
+    fn with_etcd(shards: &Shards, member: &Member) -> Self {
+        let handle = member.fleet().handle();
+        if let Some(why) = handle.foreign() {
+            return Self::Foreign(format!("{why} (Redis at {})", member.redis_address()));
+        }
+        if let Some(stall) = shards.stall() {
+            return Self::Stalled(stall);
+        }
+        let is_placed = shards.schedule.count() > 0 || member.is_single() || handle.view().is_spare();
+        match handle.refusal() {
+            Some(why) => Self::Unled(why),
+            None if !is_placed => Self::Unplaced,
+            None => Self::Ready,
+        }
+    }
+
     /// Returns true if the clock and the ownership are trusted, and Redis answers.
     pub(super) const fn is_well(&self) -> bool {
         matches!(self, Self::Ready | Self::Stalled(_) | Self::Unled(_))

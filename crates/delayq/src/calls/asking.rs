@@ -1,10 +1,10 @@
 //! Asking shards for the layout of the deployment, and for the node of each shard.
 
-use super::Calls;
 use super::grouping::Batch;
 use super::learning::never_so;
 use super::load::Load;
 use super::ride::{Ride, Rules};
+use super::way::Calls;
 use crate::error::Error;
 use crate::script_link::Sent;
 use crate::topology::{NodeMap, Nodes, check_node, elsewhere, moving};
@@ -121,7 +121,7 @@ impl Calls {
     pub(crate) async fn layout(&self) -> Result<Layout, Error> {
         if !self.known().asked {
             let found = self.any_layout().await?;
-            if self.layout.learn(&found) == LayoutRelation::NeverSo {
+            if self.shared_layout().learn(&found) == LayoutRelation::NeverSo {
                 return Err(never_so(&self.known(), &found));
             }
         }
@@ -158,7 +158,7 @@ impl Calls {
     /// Forgets the identity of a deployment that no longer exists.
     fn noting_none(&self, unknown: Error) -> Error {
         if matches!(unknown, Error::Uninitialised(_)) {
-            self.layout.forget_identity();
+            self.shared_layout().forget_identity();
         }
         unknown
     }
@@ -180,7 +180,7 @@ impl Calls {
             }
         }
         let Ok(found) = self.any_layout().await else { return };
-        if self.layout.learn(&found) == LayoutRelation::NeverSo
+        if self.shared_layout().learn(&found) == LayoutRelation::NeverSo
             && self.ask_the_last(&found).await == LayoutRelation::NeverSo
         {
             let error = never_so(&self.known(), &found);
@@ -194,7 +194,7 @@ impl Calls {
         let configured = self.known().layout.shards();
         let last = ShardId::new(configured.get() - 1);
         match self.shard_layouts(&[last]).await.pop() {
-            Some(Ok(Some(said))) if said.layout.continues(found) => self.layout.learn(&said.layout),
+            Some(Ok(Some(said))) if said.layout.continues(found) => self.shared_layout().learn(&said.layout),
             _ => LayoutRelation::NeverSo,
         }
     }

@@ -26,6 +26,15 @@ pub(crate) fn batches<K: Ord + Clone>(items: impl Iterator<Item = (usize, K, usi
     full
 }
 
+/// Each item was in exactly one batch.
+pub(crate) fn in_order<A>(answers: Vec<(usize, A)>) -> Vec<A> {
+    let mut ordered: Vec<Option<A>> = answers.iter().map(|_| None).collect();
+    for (item, answer) in answers {
+        ordered[item] = Some(answer);
+    }
+    ordered.into_iter().map(|answer| answer.expect("every item is in one batch")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,5 +49,10 @@ mod tests {
         assert_eq!(large.len(), 3);
         let oversized = batches(std::iter::once((0, (), MAX_BYTES_A_CALL + 1)));
         assert_eq!(oversized, [Batch { key: (), items: vec![0] }]);
+    }
+
+    #[test]
+    fn answers_come_back_in_the_order_of_the_items() {
+        assert_eq!(in_order(vec![(2, 'c'), (0, 'a'), (1, 'b')]), ['a', 'b', 'c']);
     }
 }

@@ -1,7 +1,7 @@
 //! Learning from refusals: the layout, the node of a shard, and the durability of a topic.
 
-use super::Calls;
 use super::next::Taught;
+use super::way::Calls;
 use crate::error::Error;
 use crate::link::Link;
 use crate::topology::{Lesson, check_node, moving};
@@ -50,7 +50,7 @@ impl Calls {
 
     pub(super) fn learn_durability(&self, call: &mut Call, asked: Durability) -> Taught {
         if let Some(topic) = call.written_topic() {
-            self.durable.learn(topic, asked);
+            self.durable().learn(topic, asked);
         }
         call.waits.add(asked);
         Taught::Durability
@@ -73,7 +73,7 @@ impl Calls {
         if word.number != counts.number() {
             return Taught::Nothing;
         }
-        let mut relation = self.layout.learn(&counts);
+        let mut relation = self.shared_layout().learn(&counts);
         if relation == LayoutRelation::NeverSo {
             let asking = timeout_at(until, self.ask_the_last(&counts)).await;
             relation = asking.unwrap_or(LayoutRelation::NeverSo);
@@ -90,7 +90,7 @@ impl Calls {
     /// [`Error::Foreign`] names the Redis and both deployments.
     pub(crate) fn belongs(&self, shard: ShardId, found: Option<DeploymentId>) -> Result<(), Error> {
         let Some(found) = found else { return Ok(()) };
-        self.layout.belongs(Some(found)).map_err(|known| {
+        self.shared_layout().belongs(Some(found)).map_err(|known| {
             let at = self
                 .nodes()
                 .label(shard)
@@ -120,7 +120,7 @@ impl Calls {
         match &grown {
             Grown::Raised => tracing::info!(%shard, %layout, "a shard follows the growth of its deployment"),
             Grown::Ahead(Some(newer)) => {
-                self.layout.learn(newer);
+                self.shared_layout().learn(newer);
             }
             Grown::Differs(found) => {
                 return Err(Error::Deployment(format!(

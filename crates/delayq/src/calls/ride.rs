@@ -7,10 +7,10 @@
 //!   └─ another call: elsewhere, later, once more ───┘
 //! ```
 
-use super::Calls;
 use super::grouping::{Batch, batches};
 use super::load::Load;
 use super::next::{Again, Next, Taught, Write, next};
+use super::way::Calls;
 use crate::clock;
 use crate::error::Error;
 use crate::link::Link;

@@ -6,10 +6,10 @@
 //!                                                          one after the other
 //! ```
 
-use super::Calls;
 use super::grouping::{Batch, batches};
 use super::load::Load;
 use super::ride::{Ride, Rules};
+use super::way::Calls;
 use crate::error::Error;
 use delayq_core::call::Call;
 use delayq_core::reply::{ReplyError, Value};
@@ -87,23 +87,4 @@ pub(crate) async fn scatter_batches<K, A>(
         sent = later;
     }
     answers
-}
-
-/// Each item was in exactly one batch.
-pub(crate) fn in_order<A>(answers: Vec<(usize, A)>) -> Vec<A> {
-    let mut ordered: Vec<Option<A>> = answers.iter().map(|_| None).collect();
-    for (item, answer) in answers {
-        ordered[item] = Some(answer);
-    }
-    ordered.into_iter().map(|answer| answer.expect("every item is in one batch")).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn answers_come_back_in_the_order_of_the_items() {
-        assert_eq!(in_order(vec![(2, 'c'), (0, 'a'), (1, 'b')]), ['a', 'b', 'c']);
-    }
 }

@@ -72,6 +72,7 @@ impl ShardsToAsk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock;
 
     fn shards(asking: &mut ShardsToAsk, now: Instant, free: usize) -> Vec<(u16, usize)> {
         asking.take(now, free).into_iter().map(|(shard, most)| (shard.get(), most)).collect()
@@ -79,7 +80,7 @@ mod tests {
 
     #[test]
     fn what_is_free_is_shared_among_those_that_may_have_something() {
-        let (mut asking, now) = (ShardsToAsk::default(), Instant::from_std(std::time::Instant::now()));
+        let (mut asking, now) = (ShardsToAsk::default(), clock::instant());
         assert_eq!(asking.next(now), None);
         [3, 1, 2, 1].into_iter().for_each(|shard| asking.ask(ShardId::new(shard)));
         assert_eq!(shards(&mut asking, now, 8), [(3, 3), (1, 3), (2, 2)]);
@@ -88,7 +89,7 @@ mod tests {
 
     #[test]
     fn more_shards_than_messages_take_turns() {
-        let (mut asking, now) = (ShardsToAsk::default(), Instant::from_std(std::time::Instant::now()));
+        let (mut asking, now) = (ShardsToAsk::default(), clock::instant());
         (0..3).for_each(|shard| asking.ask(ShardId::new(shard)));
         assert_eq!(shards(&mut asking, now, 2), [(0, 1), (1, 1)]);
         asking.ask(ShardId::new(0));
@@ -98,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_shard_that_has_more_is_asked_for_several_and_the_rest_keep_their_turn() {
-        let (mut asking, now) = (ShardsToAsk::default(), Instant::from_std(std::time::Instant::now()));
+        let (mut asking, now) = (ShardsToAsk::default(), clock::instant());
         (0..4).for_each(|shard| asking.ask_for_more(ShardId::new(shard)));
         assert_eq!(shards(&mut asking, now, 24), [(0, 16), (1, 8)]);
         asking.ask(ShardId::new(2));
@@ -111,7 +112,7 @@ mod tests {
 
     #[test]
     fn what_is_held_back_is_asked_for_when_it_may_go() {
-        let (mut asking, now) = (ShardsToAsk::default(), Instant::from_std(std::time::Instant::now()));
+        let (mut asking, now) = (ShardsToAsk::default(), clock::instant());
         let wait = Duration::from_millis(20);
         asking.ask_later(ShardId::new(5), now, wait);
         assert_eq!(asking.next(now), Some(now + wait));

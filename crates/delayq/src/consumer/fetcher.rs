@@ -10,6 +10,7 @@ use super::rounds::{ROUNDS, Rounds};
 use super::settlement::Settle;
 use super::settling::Settler;
 use crate::client::Client;
+use crate::clock;
 use crate::error::Error;
 use crate::growth::Growth;
 use crate::holder::Holder;
@@ -118,7 +119,8 @@ impl Fetcher {
         // On a separate connection, so that a reserve does not wait behind the answers to settlements.
         let holder = Holder::new(self.client.apart());
         let listener = holder.listen_as_worker(shards.clone(), &self.options.topics);
-        let (asking, looking, rounds) = (ShardsToAsk::default(), Looking::new(now()), Rounds::default());
+        let (asking, looking, rounds) =
+            (ShardsToAsk::default(), Looking::new(clock::instant()), Rounds::default());
         let mut watch =
             Fetching { growth, shards, listener, asking, looking, rounds, out: 0, is_refused: false };
         let places = holder.places();
@@ -130,7 +132,7 @@ impl Fetcher {
             while rounds.len() < most && self.may_ask(&watch) {
                 // Half of the free places, so that the next notification finds free places.
                 let free = self.free(&watch).div_ceil(2);
-                let asked = watch.asking.take(now(), free);
+                let asked = watch.asking.take(clock::instant(), free);
                 if asked.is_empty() {
                     break;
                 }
@@ -138,7 +140,7 @@ impl Fetcher {
                     let node = places.node(asked[0].0);
                     let asked = watch.rounds.begin(&node, asked);
                     if !asked.is_empty() {
-                        asked.iter().for_each(|&(shard, _)| watch.looking.asked(shard, now()));
+                        asked.iter().for_each(|&(shard, _)| watch.looking.asked(shard, clock::instant()));
                         watch.out += asked.iter().map(|(_, most)| most).sum::<usize>();
                         rounds.push(self.fetch(&holder, node, asked));
                     }
@@ -163,7 +165,7 @@ impl Fetcher {
         stopping: &CancellationToken,
     ) -> Option<RoundTrip> {
         let look = watch.looking.next();
-        let next = watch.asking.next(now()).filter(|_| may_ask).map_or(look, |at| at.min(look));
+        let next = watch.asking.next(clock::instant()).filter(|_| may_ask).map_or(look, |at| at.min(look));
         tokio::select! {
             Some(round) = rounds.next(), if !rounds.is_empty() => return Some(round),
             notification = watch.listener.next() => watch.note(notification, &self.options.topics),
@@ -196,7 +198,7 @@ impl Fetcher {
             max_bytes: max_bytes as u32,
             lease: self.options.lease,
         };
-        let sent = now();
+        let sent = clock::instant();
         let reports = match asked[..] {
             [(shard, 0)] => vec![Probe::new(holder.client()).takes_writes(shard).await.map(|()| None)],
             _ => {
@@ -212,7 +214,7 @@ impl Fetcher {
         let is_silent = round.reports.iter().all(is_silence);
         for shard in watch.rounds.end(&round.node, is_silent) {
             match is_silent {
-                true => watch.asking.ask_later(shard, now(), REST),
+                true => watch.asking.ask_later(shard, clock::instant(), REST),
                 false => watch.asking.ask(shard),
             }
         }
@@ -224,7 +226,7 @@ impl Fetcher {
                     watch.is_refused = false;
                     match self.hand_out(round.sent, most, report) {
                         Some(Duration::ZERO) => watch.asking.ask_for_more(shard),
-                        Some(wait) => watch.asking.ask_later(shard, now(), wait),
+                        Some(wait) => watch.asking.ask_later(shard, clock::instant(), wait),
                         None => {}
                     }
                 }
@@ -234,7 +236,7 @@ impl Fetcher {
                     } else {
                         tracing::debug!(%shard, %error, "nothing could be reserved");
                     }
-                    watch.asking.ask_later(shard, now(), REST);
+                    watch.asking.ask_later(shard, clock::instant(), REST);
                 }
             }
         }
@@ -269,7 +271,10 @@ impl Fetching {
         if let Some(shards) = self.growth.try_next() {
             self.grow(shards);
         }
-        self.looking.take(self.shards.len(), now()).into_iter().for_each(|shard| self.asking.ask(shard));
+        self.looking
+            .take(self.shards.len(), clock::instant())
+            .into_iter()
+            .for_each(|shard| self.asking.ask(shard));
         while let Some(notification) = self.listener.try_next() {
             self.note(notification, topics);
         }
@@ -307,9 +312,4 @@ fn put_back(receipt: Receipt, why: Unrestored) -> Settle {
             Settle::Release(Release { receipt, delay: Some(REST), keep_attempt: true, reason })
         }
     }
-}
-
-#[allow(clippy::disallowed_methods, reason = "tokio's clock, which tests can pause")]
-fn now() -> Instant {
-    Instant::now()
 }

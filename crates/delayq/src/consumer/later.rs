@@ -9,6 +9,7 @@
 
 use super::leases::Leases;
 use super::settlement::{OpenSettlement, Settle};
+use crate::clock;
 use crate::holder::Holder;
 use delayq_core::shard::ShardId;
 use delayq_core::verbs::reserve::Receipt;
@@ -64,7 +65,7 @@ impl Later {
 
     pub(super) fn ack(&self, receipt: Receipt) {
         // The task outlives all senders.
-        let _ = self.0.send((now(), receipt));
+        let _ = self.0.send((clock::instant(), receipt));
     }
 }
 
@@ -73,10 +74,10 @@ impl Later {
 impl Acking {
     async fn run(mut self) {
         while self.gather().await {
-            self.ack(now()).await;
+            self.ack(clock::instant()).await;
         }
         // If some acks cannot reach Redis, the remaining acks do not wait for Redis either.
-        while !self.waiting.0.is_empty() && self.ack(now() + LINGER).await {}
+        while !self.waiting.0.is_empty() && self.ack(clock::instant() + LINGER).await {}
         for (_, receipts) in std::mem::take(&mut self.waiting.0).into_values() {
             for receipt in receipts {
                 self.tell_again(OpenSettlement::unattended(Settle::Ack(receipt)));
@@ -94,7 +95,7 @@ impl Acking {
         let last = self.waiting.oldest().map(|oldest| oldest + LINGER);
         let is_open = tokio::select! {
             given = self.given.recv() => given.map(|given| self.waiting.add(given)).is_some(),
-            () = sleep_until(last.unwrap_or_else(now)), if last.is_some() => true,
+            () = sleep_until(last.unwrap_or_else(clock::instant)), if last.is_some() => true,
         };
         // After a busy moment the first receipt has waited long enough, and goes with all other receipts that have.
         self.take_in();
@@ -166,11 +167,6 @@ impl WaitingReceipts {
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "tokio's clock, which tests can pause")]
-fn now() -> Instant {
-    Instant::now()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,7 +181,7 @@ mod tests {
 
     #[test]
     fn receipts_wait_for_others_of_their_shard_and_few_shards_go_together() {
-        let start = now();
+        let start = clock::instant();
         let mut waiting = WaitingReceipts::default();
         assert_eq!(waiting.oldest(), None);
         for shard in 0..6 {
@@ -200,7 +196,7 @@ mod tests {
 
     #[test]
     fn who_has_just_come_waits_on_when_others_go() {
-        let start = now();
+        let start = clock::instant();
         let mut waiting = WaitingReceipts::default();
         waiting.add((start, receipt(1, 0)));
         waiting.add((start + Duration::from_millis(1), receipt(2, 0)));
@@ -211,7 +207,7 @@ mod tests {
 
     #[test]
     fn few_receipts_go_together_and_the_rest_has_waited_as_long() {
-        let start = now();
+        let start = clock::instant();
         let mut waiting = WaitingReceipts::default();
         (0..=MOST_RECEIPTS).for_each(|_| waiting.add((start, receipt(7, 0))));
         waiting.add((start + Duration::from_millis(1), receipt(8, 0)));
@@ -224,7 +220,7 @@ mod tests {
     #[test]
     fn of_many_that_wait_a_part_goes_but_of_a_shard_no_more_than_a_call_takes() {
         const MOST: usize = delayq_core::limits::MAX_IDS_A_CALL;
-        let start = now();
+        let start = clock::instant();
         let mut waiting = WaitingReceipts::default();
         (0..PART_OF_ALL * 100).for_each(|_| waiting.add((start, receipt(7, 0))));
         assert_eq!(shards(&waiting.take(start + GATHER)), [7; 100]);

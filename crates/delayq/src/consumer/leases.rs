@@ -4,6 +4,7 @@
 //! length. Ends count from the sending of a call, so no lease is believed to last longer than it does.
 
 use crate::calls::MAX_IDS_A_PIPELINE;
+use crate::clock;
 use crate::error::Error;
 use crate::holder::Holder;
 use delayq_core::time::UnixMillis;
@@ -87,7 +88,7 @@ impl Lease {
             }
             failed => {
                 tracing::warn!(answer = ?failed, "a lease was not extended; it is tried again before it ends");
-                self.due = Some(now() + (self.length / 12).max(PAUSE));
+                self.due = Some(clock::instant() + (self.length / 12).max(PAUSE));
             }
         }
     }
@@ -166,7 +167,7 @@ impl Leases {
     }
 
     pub(super) fn lasts(&self, receipt: &Receipt) -> bool {
-        self.held().leases.get(receipt).is_some_and(|lease| now() < lease.ends)
+        self.held().leases.get(receipt).is_some_and(|lease| clock::instant() < lease.ends)
     }
 
     /// Extends each lease after each third of the length, until the consumer is stopped and no lease is left.
@@ -177,11 +178,11 @@ impl Leases {
                 return;
             }
             tokio::select! {
-                () = sleep_until(next.unwrap_or_else(now)), if next.is_some() => {}
+                () = sleep_until(next.unwrap_or_else(clock::instant)), if next.is_some() => {}
                 () = self.changed.notified() => continue,
                 () = self.stopping.cancelled(), if !stopped => continue,
             }
-            let (receipts, sent) = (self.due(now()), now());
+            let (receipts, sent) = (self.due(clock::instant()), clock::instant());
             let answers = holder.extend(&receipts, lease).await;
             for (receipt, answer) in receipts.iter().zip(answers) {
                 if let Some(lease) = self.held().leases.get_mut(receipt) {
@@ -219,11 +220,6 @@ impl Leases {
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "tokio's clock, which tests can pause")]
-fn now() -> Instant {
-    Instant::now()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,7 +228,7 @@ mod tests {
     const START_MS: u64 = 1_763_697_600_000;
 
     fn lease(length_ms: u64) -> (Lease, Instant) {
-        let origin = Origin { sent: now(), now: UnixMillis::new(START_MS) };
+        let origin = Origin { sent: clock::instant(), now: UnixMillis::new(START_MS) };
         (Lease::new(origin, UnixMillis::new(START_MS + length_ms)), origin.sent)
     }
 
@@ -259,7 +255,7 @@ mod tests {
     #[test]
     fn an_extension_that_failed_is_tried_again_soon_and_one_of_a_lost_lease_is_not() {
         let (mut lease, start) = lease(30_000);
-        let before = now();
+        let before = clock::instant();
         lease.note(start, Err(Error::Closed));
         assert!(lease.due.is_some_and(|due| due > before && due < lease.ends), "{lease:?}");
         lease.note(start, Ok(Settled::LeaseLost));
@@ -270,7 +266,7 @@ mod tests {
     fn what_is_being_settled_has_no_place_unless_it_has_to_be_tried_again() {
         let leases = Leases::new(2, CancellationToken::new());
         let receipt = Receipt::new(ShardId::new(0), vec![1]);
-        let origin = Origin { sent: now(), now: UnixMillis::new(START_MS) };
+        let origin = Origin { sent: clock::instant(), now: UnixMillis::new(START_MS) };
         leases.begin(receipt.clone(), origin, UnixMillis::new(START_MS + 30_000));
         assert_eq!(leases.free(), 1);
         leases.worked(&receipt);
@@ -288,7 +284,7 @@ mod tests {
         for worked in [false, true] {
             let leases = Leases::new(2, CancellationToken::new());
             let receipt = Receipt::new(ShardId::new(0), vec![1]);
-            let origin = Origin { sent: now(), now: UnixMillis::new(START_MS) };
+            let origin = Origin { sent: clock::instant(), now: UnixMillis::new(START_MS) };
             let begin = || leases.begin(receipt.clone(), origin, UnixMillis::new(START_MS + 30_000));
             let first = begin();
             if worked {
@@ -307,7 +303,7 @@ mod tests {
     #[test]
     fn nothing_more_is_reserved_while_too_many_settlements_are_not_confirmed() {
         let leases = Leases::new(2, CancellationToken::new());
-        let origin = Origin { sent: now(), now: UnixMillis::new(START_MS) };
+        let origin = Origin { sent: clock::instant(), now: UnixMillis::new(START_MS) };
         let receipt = |n: usize| Receipt::new(ShardId::new(0), n.to_be_bytes().to_vec());
         for n in 0..MAX_UNCONFIRMED {
             assert!(leases.free() > 0, "{n} wait");

@@ -65,13 +65,14 @@ impl Looking {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock;
 
     fn numbers(shards: &[ShardId]) -> Vec<u16> {
         shards.iter().map(|shard| shard.get()).collect()
     }
 
     fn start() -> Instant {
-        Instant::from_std(std::time::Instant::now())
+        clock::instant()
     }
 
     #[test]

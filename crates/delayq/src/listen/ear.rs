@@ -5,6 +5,7 @@
 //! another node.
 
 use super::followed::Followed;
+use crate::clock;
 use crate::error::Error;
 use crate::link::{Connected, Link, Master};
 use delayq_core::fate::Advice;
@@ -155,7 +156,7 @@ impl Ear {
     /// Checks that the connection is alive. If the check fails, the link's own connection is in doubt too, unless an
     /// answer has arrived there since.
     async fn ping(&self, connection: &mut MultiplexedConnection, address: &str) -> Result<(), Error> {
-        let sent = Instant::now();
+        let sent = clock::instant();
         let ping = redis::cmd("PING");
         match timeout(self.link.settings().deadline / 2, ping.query_async::<()>(connection)).await {
             Ok(answer) => answer.map_err(|error| Error::of_call(address, None, &error)),

@@ -1,6 +1,6 @@
 //! The schedule's output (rounds of calls) and input (findings of a pump).
 
-use crate::node_id::NodeId;
+use crate::scheduling::node_id::NodeId;
 use delayq::UnixMillis;
 use delayq::protocol::ShardId;
 use std::time::Instant;
@@ -15,7 +15,9 @@ pub(crate) enum Pipeline {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Round {
+    /// The node of all the shards.
     pub(crate) node: NodeId,
+    /// The pipeline that is in flight until the answer.
     pub(crate) pipeline: Pipeline,
     pub(crate) shards: Vec<(ShardId, Option<u64>)>,
     /// Maximum ids of each shard.
@@ -41,4 +43,6 @@ pub(crate) struct Found {
     pub(crate) now: UnixMillis,
     /// The pump came too early for its due time.
     pub(crate) early: bool,
+    /// Whether the node holds the shard; `None` if the answer does not tell.
+    pub(crate) held: Option<bool>,
 }

@@ -1,6 +1,6 @@
 //! Takes turns over the owned shards: all shards in each interval, a few at a time. Pure.
 
-use crate::schedule::Schedule;
+use super::schedule::Schedule;
 use delayq::protocol::ShardId;
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ impl Rota {
     }
 
     /// Turns missed during a sleep are not made up at once: that would be the burst that the rota avoids.
-    pub(crate) fn take(&mut self, schedule: &Schedule, now: Instant) -> Vec<ShardId> {
+    pub(crate) fn take<K>(&mut self, schedule: &Schedule<K>, now: Instant) -> Vec<ShardId> {
         let (shards, next) = (schedule.count(), self.next(schedule.count()));
         if now < next {
             return Vec::new();

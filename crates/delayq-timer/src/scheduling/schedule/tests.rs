@@ -18,7 +18,7 @@ fn of(n: u16) -> (ShardId, Option<u64>) {
 }
 
 fn owning(due: &[Option<u64>]) -> Schedule {
-    let mut schedule = Schedule::new(500, Duration::from_micros(300));
+    let mut schedule = Schedule::<()>::new(500, Duration::from_micros(300));
     for (n, due) in due.iter().enumerate() {
         schedule.own(shard(n as u16), EPOCH, due.map(ms));
     }
@@ -42,7 +42,7 @@ fn heavy(n: u16) -> Round {
 }
 
 fn answer(next_due: Option<u64>, more: bool, now: u64) -> Found {
-    Found { next_due: next_due.map(ms), more, now: ms(now), early: false }
+    Found { next_due: next_due.map(ms), more, now: ms(now), early: false, held: None }
 }
 
 #[test]
@@ -234,12 +234,12 @@ fn a_look_goes_out_whatever_is_due_and_counts_as_one() {
 fn a_stopped_or_dropped_shard_is_not_pumped() {
     let now = Instant::now();
     let mut schedule = owning(&[Some(100), Some(100)]);
-    schedule.hold(shard(0), true);
+    schedule.jump(NODE, true);
     schedule.drop(shard(1));
     assert_eq!(rounds(&mut schedule, now, 100), []);
     assert_eq!(upcoming(&schedule, now), NextRounds { due: None, not_before: None, anyway: None });
     schedule.doubt(shard(0), true);
-    schedule.hold(shard(0), false);
+    schedule.jump(NODE, false);
     assert_eq!(rounds(&mut schedule, now, 100), [], "it is still in doubt");
     schedule.doubt(shard(0), false);
     assert_eq!(rounds(&mut schedule, now, 100), [light(&[0], 128)]);
@@ -292,8 +292,8 @@ fn a_shard_owned_again_has_the_new_epoch() {
 fn a_node_that_does_not_answer_holds_up_no_other_and_a_shard_that_moves_is_polled_at_its_new_one() {
     let now = Instant::now();
     let other = NodeId(1);
-    let mut schedule = Schedule::new(500, Duration::ZERO);
-    schedule.place(shard(1), other, false);
+    let mut schedule = Schedule::<()>::new(500, Duration::ZERO);
+    schedule.place(shard(1), other);
     schedule.own(shard(0), EPOCH, Some(ms(1)));
     schedule.own(shard(1), EPOCH, Some(ms(1)));
     let away = |n: u16| Round { node: other, ..light(&[n], 128) };
@@ -301,7 +301,7 @@ fn a_node_that_does_not_answer_holds_up_no_other_and_a_shard_that_moves_is_polle
     schedule.answered((other, shard(1)), answer(Some(2), false, 1), now);
     schedule.returned(other, Pipeline::Light);
     assert_eq!(rounds(&mut schedule, now, 2), [away(1)], "the first node has not answered");
-    schedule.place(shard(0), other, false);
+    schedule.place(shard(0), other);
     assert_eq!(rounds(&mut schedule, now, 2), [away(0)]);
     schedule.answered((other, shard(0)), answer(None, false, 2), now);
     schedule.returned(other, Pipeline::Light);
@@ -316,7 +316,7 @@ fn what_the_former_node_of_a_shard_answers_late_is_not_taken_for_its_new_one() {
     for fails in [false, true] {
         let mut schedule = owning(&[Some(100)]);
         assert_eq!(rounds(&mut schedule, now, 100), [light(&[0], 128)]);
-        schedule.place(shard(0), other, false);
+        schedule.place(shard(0), other);
         assert_eq!(rounds(&mut schedule, now, 100), [Round { node: other, ..light(&[0], 128) }]);
         schedule.wake(shard(0), ms(150));
         let counts = match fails {
@@ -341,4 +341,67 @@ fn an_answer_for_a_shard_that_was_given_away_says_nothing() {
     assert!(!schedule.answered((NODE, shard(0)), answer(Some(100), true, 100), now));
     assert!(!schedule.failed((NODE, shard(0)), now));
     assert_eq!(schedule.count(), 0);
+}
+
+/// The holds to set and to end at the default node.
+fn holds(schedule: &mut Schedule, proven: bool) -> Vec<(u16, bool)> {
+    schedule.holds(NODE, proven).into_iter().map(|hold| (hold.shard.get(), hold.on)).collect()
+}
+
+#[test]
+fn a_jump_holds_every_shard_once_and_a_proven_clock_lets_them_go() {
+    let mut schedule = owning(&[Some(1), Some(1)]);
+    assert_eq!(holds(&mut schedule, true), []);
+    schedule.jump(NODE, true);
+    assert_eq!(holds(&mut schedule, false), [(0, true), (1, true)]);
+    assert_eq!(holds(&mut schedule, false), [], "they are under way");
+    schedule.settled(shard(0), true);
+    schedule.settled(shard(1), false);
+    assert_eq!(holds(&mut schedule, false), [(1, true)], "a failed hold is sent again");
+    schedule.settled(shard(1), true);
+    schedule.jump(NODE, false);
+    assert_eq!(holds(&mut schedule, true), [(0, false), (1, false)]);
+    assert_eq!(rounds(&mut schedule, Instant::now(), 1), [], "their node still holds them");
+    schedule.settled(shard(0), true);
+    schedule.settled(shard(1), false);
+    assert_eq!(holds(&mut schedule, true), [(1, false)], "a failed end of a hold is sent again");
+    assert_eq!(rounds(&mut schedule, Instant::now(), 1), [light(&[0], 128)]);
+}
+
+#[test]
+fn a_hold_of_an_earlier_owner_is_learned_from_the_answer_and_ended() {
+    let now = Instant::now();
+    let mut schedule = owning(&[Some(1), None]);
+    rounds(&mut schedule, now, 1);
+    schedule.answered((NODE, shard(0)), Found { held: Some(true), ..answer(Some(1), false, 0) }, now);
+    schedule.returned(NODE, Pipeline::Light);
+    assert!(schedule.hold_any());
+    assert_eq!(holds(&mut schedule, false), [], "the clock is not proven yet");
+    assert_eq!(holds(&mut schedule, true), [(0, false)]);
+    assert_eq!(rounds(&mut schedule, now + Duration::from_secs(1), 1), []);
+    schedule.settled(shard(0), true);
+    assert!(!schedule.hold_any() && holds(&mut schedule, true).is_empty());
+    assert_eq!(rounds(&mut schedule, now + Duration::from_secs(1), 1).len(), 1);
+}
+
+#[test]
+fn a_lost_shard_leaves_nothing_behind() {
+    let now = Instant::now();
+    let mut schedule = Schedule::<Vec<u8>>::new(500, Duration::ZERO);
+    schedule.expect(shard(0));
+    schedule.wake(shard(0), ms(1));
+    schedule.own(shard(0), EPOCH, Some(ms(1)));
+    schedule.kept_mut(shard(0)).unwrap().push(1);
+    schedule.rounds(now, |_, _| true);
+    schedule.answered((NODE, shard(0)), Found { held: Some(true), ..answer(Some(1), true, 1) }, now);
+    schedule.returned(NODE, Pipeline::Light);
+    schedule.holds(NODE, true);
+    schedule.poll(shard(0));
+    schedule.own(shard(0), EPOCH + 1, None);
+    assert_eq!(schedule.kept(shard(0)), Some(&vec![1]), "the shard was not lost between");
+    assert!(schedule.drop(shard(0)) && !schedule.drop(shard(0)));
+    assert!(schedule.shards.is_empty() && schedule.expected.is_empty());
+    assert_eq!(schedule.ways[&NODE].queues, Queues::default());
+    schedule.own(shard(0), EPOCH, None);
+    assert_eq!(schedule.kept(shard(0)), Some(&Vec::new()));
 }

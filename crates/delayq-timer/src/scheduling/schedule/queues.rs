@@ -6,8 +6,8 @@ use delayq::protocol::ShardId;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-/// Holds shards that may be pumped and have no call in flight.
-#[derive(Clone, Debug, Default)]
+/// Shards that may be pumped and have no call in flight, by reason of waiting.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Queues {
     /// By due time; among equal due times, the longest unserved first.
     due: BTreeSet<((UnixMillis, u64), ShardId)>,
@@ -15,30 +15,35 @@ pub(super) struct Queues {
     polls: BTreeSet<(u64, ShardId)>,
     heavy: BTreeSet<(u64, ShardId)>,
     resting: BTreeSet<(Instant, ShardId)>,
+    /// Shards that their node holds, whatever else they wait for.
+    held: BTreeSet<((), ShardId)>,
 }
 
-/// None while a call is in flight, or while the shard may not be pumped.
+/// A shard's places in the queues: apart from `held`, none while a call is in flight, or while the shard may not be
+/// pumped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct QueuePlaces {
     due: Option<(UnixMillis, u64)>,
     poll: Option<u64>,
     heavy: Option<u64>,
     rest: Option<Instant>,
+    held: bool,
 }
 
 // === impl QueuePlaces ===
 
 impl QueuePlaces {
-    pub(super) fn of(shard: &Shard) -> Self {
-        if shard.out.is_some() || shard.held || shard.doubted {
-            return Self::default();
+    pub(super) fn of<K>(shard: &Shard<K>) -> Self {
+        let nowhere = Self { held: shard.held, ..Self::default() };
+        if shard.out.is_some() || shard.is_stopped() {
+            return nowhere;
         }
         match shard.resting {
-            Some(until) => Self { rest: Some(until), ..Self::default() },
-            None if shard.more => Self { heavy: Some(shard.turn), ..Self::default() },
+            Some(until) => Self { rest: Some(until), ..nowhere },
+            None if shard.more => Self { heavy: Some(shard.turn), ..nowhere },
             None => {
                 let due = shard.next_due.map(|due| (due, shard.turn));
-                Self { due, poll: shard.poll.then_some(shard.turn), ..Self::default() }
+                Self { due, poll: shard.poll.then_some(shard.turn), ..nowhere }
             }
         }
     }
@@ -47,14 +52,16 @@ impl QueuePlaces {
 // === impl Queues ===
 
 impl Queues {
+    /// Moves a shard from its former places to new places.
     pub(super) fn replace(&mut self, id: ShardId, before: &QueuePlaces, now: &QueuePlaces) {
         requeue(&mut self.due, id, before.due, now.due);
         requeue(&mut self.polls, id, before.poll, now.poll);
         requeue(&mut self.heavy, id, before.heavy, now.heavy);
         requeue(&mut self.resting, id, before.rest, now.rest);
+        requeue(&mut self.held, id, before.held.then_some(()), now.held.then_some(()));
     }
 
-    /// Earliest first.
+    /// The shards with a due time, earliest first.
     pub(super) fn due(&self) -> impl Iterator<Item = (UnixMillis, ShardId)> {
         self.due.iter().map(|&((due, _), id)| (due, id))
     }
@@ -63,7 +70,7 @@ impl Queues {
         self.due.first().map(|&((due, _), _)| due)
     }
 
-    /// Longest unserved first.
+    /// The shards to poll, longest unserved first.
     pub(super) fn polls(&self) -> impl Iterator<Item = ShardId> {
         self.polls.iter().map(|&(_, id)| id)
     }
@@ -80,6 +87,10 @@ impl Queues {
     /// A shard whose rest has ended.
     pub(super) fn rested(&self, now: Instant) -> Option<ShardId> {
         self.resting.first().filter(|(until, _)| *until <= now).map(|&(_, id)| id)
+    }
+
+    pub(super) fn hold_any(&self) -> bool {
+        !self.held.is_empty()
     }
 
     pub(super) fn first_rest(&self) -> Option<Instant> {

@@ -85,6 +85,7 @@ impl Guard {
         Some(UnixMillis::new(u64::try_from(us).unwrap_or(0).div_ceil(1000)))
     }
 
+    /// Takes a comparison of the clocks.
     pub(crate) fn compare(&mut self, seen: Comparison) -> Verdict {
         // The call ran between sending and answer, so the offset lies between these two values.
         let low = self.offset_us(seen.ran, seen.answered);

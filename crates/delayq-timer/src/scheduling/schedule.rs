@@ -7,13 +7,15 @@
 //! flight, and a few polls go along with due shards: a due shard never waits for a poll. Each node of a cluster has its
 //! own pipelines.
 
+mod holds;
 mod queues;
 mod round;
 mod shard;
 
+pub(crate) use holds::Hold;
 pub(crate) use round::{Found, NextRounds, Pipeline, Round};
 
-use crate::node_id::NodeId;
+use super::node_id::NodeId;
 use delayq::UnixMillis;
 use delayq::protocol::ShardId;
 use queues::{QueuePlaces, Queues};
@@ -42,9 +44,13 @@ const LONGEST_RETRY: Duration = Duration::from_secs(1);
 /// How long a shard rests after a pump left a due message in place.
 const STUCK_RETRY: Duration = Duration::from_millis(5);
 
+/// The owned shards, and the calls in flight.
+///
+/// This is the one map of the owned shards: `K` is everything else that the program keeps for each owned shard, empty
+/// when a shard is owned first and dropped with the shard.
 #[derive(Clone, Debug)]
-pub(crate) struct Schedule {
-    shards: BTreeMap<ShardId, Shard>,
+pub(crate) struct Schedule<K = ()> {
+    shards: BTreeMap<ShardId, Shard<K>>,
     /// The node of each shard of the deployment, owned or not; the first node if a shard has no entry.
     homes: BTreeMap<ShardId, NodeId>,
     ways: BTreeMap<NodeId, Way>,
@@ -56,18 +62,21 @@ pub(crate) struct Schedule {
     turn: u64,
 }
 
+/// The shards queued for one node, and the calls in flight to the node.
 #[derive(Clone, Debug, Default)]
 struct Way {
     queues: Queues,
     light_out: usize,
     heavy_out: usize,
     light_sent: Option<Instant>,
+    /// The node's clock is not trusted: no pump is sent.
+    jumped: bool,
 }
 
 // === impl Schedule ===
 
-impl Schedule {
-    /// `batch` is the maximum ids of one call; wake-ups closer than `resolution` are merged.
+impl<K> Schedule<K> {
+    /// Starts without shards. `batch` is the maximum ids of one call; wake-ups closer than `resolution` are merged.
     pub(crate) fn new(batch: u16, resolution: Duration) -> Self {
         Self {
             shards: BTreeMap::new(),
@@ -80,13 +89,14 @@ impl Schedule {
         }
     }
 
-    /// A call in flight to the previous node is abandoned.
-    pub(crate) fn place(&mut self, id: ShardId, node: NodeId, held: bool) {
+    /// Assigns a shard to a node; a hold moves with its shard. A call in flight to the previous node is abandoned.
+    pub(crate) fn place(&mut self, id: ShardId, node: NodeId) {
         self.homes.insert(id, node);
         let Some(mut shard) = self.shards.remove(&id) else { return };
-        self.requeue(&shard, id, &QueuePlaces::of(&shard), &QueuePlaces::default());
-        (shard.node, shard.held, shard.out, shard.resting, shard.poll) = (node, held, None, None, true);
-        self.requeue(&shard, id, &QueuePlaces::default(), &QueuePlaces::of(&shard));
+        self.requeue(shard.node, id, &QueuePlaces::of(&shard), &QueuePlaces::default());
+        (shard.node, shard.jumped) = (node, self.is_jumped(node));
+        (shard.out, shard.hold_sent, shard.resting, shard.poll) = (None, None, None, true);
+        self.requeue(node, id, &QueuePlaces::default(), &QueuePlaces::of(&shard));
         self.shards.insert(id, shard);
     }
 
@@ -97,55 +107,41 @@ impl Schedule {
         }
     }
 
-    /// For the first time or again.
-    pub(crate) fn own(&mut self, id: ShardId, epoch: u64, next_due: Option<UnixMillis>) {
-        let known = self.shards.get(&id);
-        let (out, woken) = known.map_or((None, None), |known| (known.out, known.woken));
-        let before = known.map_or(QueuePlaces::default(), QueuePlaces::of);
-        let woken = earlier(woken, self.expected.remove(&id).flatten());
-        let owned = Shard {
-            epoch,
-            node: self.homes.get(&id).copied().unwrap_or_default(),
-            next_due: earlier(next_due, woken),
-            woken,
-            out,
-            poll: false,
-            sent_for_due: false,
-            more: false,
-            resting: None,
-            failures: 0,
-            held: false,
-            doubted: false,
-            turn: self.turn,
-        };
-        self.requeue(&owned, id, &before, &QueuePlaces::of(&owned));
+    /// Owns a shard under this epoch, for the first time or again.
+    pub(crate) fn own(&mut self, id: ShardId, epoch: u64, next_due: Option<UnixMillis>)
+    where
+        K: Default,
+    {
+        let known = self.shards.remove(&id);
+        let before = known.as_ref().map_or(QueuePlaces::default(), QueuePlaces::of);
+        let node = self.homes.get(&id).copied().unwrap_or_default();
+        let mut owned = Shard::new(node, epoch, self.turn);
+        if let Some(known) = known {
+            (owned.out, owned.woken, owned.kept) = (known.out, known.woken, known.kept);
+            (owned.held, owned.hold_sent) = (known.held, known.hold_sent);
+        }
+        owned.woken = earlier(owned.woken, self.expected.remove(&id).flatten());
+        owned.next_due = earlier(next_due, owned.woken);
+        owned.jumped = self.is_jumped(node);
+        self.requeue(node, id, &before, &QueuePlaces::of(&owned));
         self.shards.insert(id, owned);
     }
 
-    /// No further calls go out for the shard. True if a call is still in flight.
+    /// Drops a shard with all that is kept for it, and sends no further calls for it. Returns true if the shard was
+    /// owned.
     pub(crate) fn drop(&mut self, id: ShardId) -> bool {
         self.expected.remove(&id);
         let Some(shard) = self.shards.remove(&id) else { return false };
-        self.requeue(&shard, id, &QueuePlaces::of(&shard), &QueuePlaces::default());
-        shard.out.is_some()
-    }
-
-    pub(crate) fn hold(&mut self, id: ShardId, held: bool) {
-        self.edit(id, |shard| {
-            shard.poll |= shard.held && !held;
-            shard.held = held;
-        });
+        self.requeue(shard.node, id, &QueuePlaces::of(&shard), &QueuePlaces::default());
+        true
     }
 
     /// Stops a shard until its ownership is renewed or confirmed.
     pub(crate) fn doubt(&mut self, id: ShardId, doubted: bool) {
-        self.edit(id, |shard| {
-            shard.poll |= shard.doubted && !doubted;
-            shard.doubted = doubted;
-        });
+        self.edit(id, |shard| shard.stop(|shard| shard.doubted = doubted));
     }
 
-    /// A message is due at `due`.
+    /// Handles a wake: a message is due at `due`.
     pub(crate) fn wake(&mut self, id: ShardId, due: UnixMillis) {
         if let Some(woken) = self.expected.get_mut(&id) {
             *woken = earlier(*woken, Some(due));
@@ -158,21 +154,24 @@ impl Schedule {
         });
     }
 
+    /// Lowers the next due time to the time that a poll found.
     pub(crate) fn learn(&mut self, id: ShardId, next_due: Option<UnixMillis>) {
         // The poll may have read an older state than a wake since then: the earlier time costs an empty call at most.
         self.edit(id, |shard| shard.next_due = earlier(shard.next_due, next_due));
     }
 
+    /// Polls a shard, even if nothing is due.
     pub(crate) fn poll(&mut self, id: ShardId) {
         self.edit(id, |shard| shard.poll = true);
     }
 
+    /// Polls every shard, even if nothing is due.
     pub(crate) fn poll_all(&mut self) {
         let all: Vec<ShardId> = self.shards.keys().copied().collect();
         all.into_iter().for_each(|id| self.poll(id));
     }
 
-    /// `finds` tells whether a call sent now to a node runs at or after a due time.
+    /// Returns the pipelines to send now. `finds` tells whether a call sent now to a node runs at or after a due time.
     pub(crate) fn rounds(&mut self, now: Instant, finds: impl Fn(NodeId, UnixMillis) -> bool) -> Vec<Round> {
         let mut rounds = Vec::new();
         let mut next = self.ways.first_key_value().map(|(&node, _)| node);
@@ -227,7 +226,8 @@ impl Schedule {
         NextRounds { due: way.queues.first_due(), not_before, anyway }
     }
 
-    /// True if the shard is still owned and still at that node: otherwise the answer is stale.
+    /// Handles the answer of a node for a shard. Returns true if the shard is still owned and still at that node:
+    /// otherwise the answer is stale.
     pub(crate) fn answered(&mut self, (node, id): (NodeId, ShardId), answer: Found, now: Instant) -> bool {
         if !self.is_at(id, node) {
             return false;
@@ -240,6 +240,9 @@ impl Schedule {
         }
         self.edit(id, |shard| {
             shard.out = None;
+            if let Some(held) = answer.held {
+                shard.stop(|shard| shard.held = held);
+            }
             shard.failures = 0;
             shard.more = answer.more;
             shard.next_due = earlier(answer.next_due, shard.woken.take());
@@ -250,7 +253,7 @@ impl Schedule {
         true
     }
 
-    /// True if the shard is still owned and still at that node.
+    /// Rests a shard after a failed call to a node. Returns true if the shard is still owned and still at that node.
     pub(crate) fn failed(&mut self, (node, id): (NodeId, ShardId), now: Instant) -> bool {
         if !self.is_at(id, node) {
             return false;
@@ -267,7 +270,7 @@ impl Schedule {
         true
     }
 
-    /// Each shard of the pipeline was answered, failed, or dropped meanwhile.
+    /// Ends a pipeline; each of its shards was answered, failed, or dropped meanwhile.
     pub(crate) fn returned(&mut self, node: NodeId, pipeline: Pipeline) {
         let way = self.ways.entry(node).or_default();
         match pipeline {
@@ -276,33 +279,52 @@ impl Schedule {
         }
     }
 
-    /// False for a call that was only a poll.
+    /// Returns true if the last call for a shard was sent for a due time, and not only as a poll.
     pub(crate) fn was_due(&self, shard: ShardId) -> bool {
         self.shards.get(&shard).is_some_and(|shard| shard.sent_for_due)
     }
 
+    /// The epoch under which a shard is owned.
     pub(crate) fn epoch(&self, shard: ShardId) -> Option<u64> {
         self.shards.get(&shard).map(|shard| shard.epoch)
     }
 
-    /// Owned, and the ownership not in doubt.
+    /// Returns true if a shard is owned and its ownership is not in doubt.
     pub(crate) fn is_certain(&self, shard: ShardId) -> bool {
         self.shards.get(&shard).is_some_and(|shard| !shard.doubted)
     }
 
+    /// Every owned shard.
     pub(crate) fn owned(&self) -> impl Iterator<Item = ShardId> {
         self.shards.keys().copied()
     }
 
+    /// Every owned shard at a node.
     pub(crate) fn owned_at(&self, node: NodeId) -> impl Iterator<Item = ShardId> {
         self.shards.iter().filter(move |(_, shard)| shard.node == node).map(|(&id, _)| id)
     }
 
+    /// The number of owned shards.
     pub(crate) fn count(&self) -> usize {
         self.shards.len()
     }
 
-    /// By number; the least shard follows the greatest.
+    /// The things kept for an owned shard.
+    pub(crate) fn kept(&self, shard: ShardId) -> Option<&K> {
+        self.shards.get(&shard).map(|shard| &shard.kept)
+    }
+
+    /// The things kept for an owned shard, to change.
+    pub(crate) fn kept_mut(&mut self, shard: ShardId) -> Option<&mut K> {
+        self.shards.get_mut(&shard).map(|shard| &mut shard.kept)
+    }
+
+    /// The things kept for each owned shard.
+    pub(crate) fn all_kept(&self) -> impl Iterator<Item = (ShardId, &K)> + Clone {
+        self.shards.iter().map(|(&id, shard)| (id, &shard.kept))
+    }
+
+    /// At most `most` owned shards behind `last`, by number; the least shard follows the greatest.
     pub(crate) fn after(&self, last: Option<ShardId>, most: usize) -> Vec<ShardId> {
         let Some(last) = last else { return self.owned().take(most).collect() };
         let round = self.shards.range((Excluded(last), Unbounded)).chain(self.shards.range(..=last));
@@ -324,6 +346,7 @@ impl Schedule {
         nodes
     }
 
+    /// Returns true if a shard is owned, and at this node.
     fn is_at(&self, shard: ShardId, node: NodeId) -> bool {
         self.shards.get(&shard).is_some_and(|shard| shard.node == node)
     }
@@ -332,7 +355,7 @@ impl Schedule {
         way.light_sent.map(|sent| sent + self.resolution)
     }
 
-    /// True for a shard that is due.
+    /// Chooses the shards of a light pipeline, each with true if it is due.
     fn light(&self, way: &Way, finds: impl Fn(UnixMillis) -> bool) -> Vec<(ShardId, bool)> {
         let due = way.queues.due().take_while(|(due, _)| finds(*due)).take(LIGHT_SHARDS);
         let mut chosen: Vec<(ShardId, bool)> = due.map(|(_, id)| (id, true)).collect();
@@ -347,16 +370,17 @@ impl Schedule {
         chosen
     }
 
-    /// Also moves the shard between queues.
-    fn edit(&mut self, id: ShardId, change: impl FnOnce(&mut Shard)) {
+    /// Changes a shard, and moves the shard between queues.
+    fn edit(&mut self, id: ShardId, change: impl FnOnce(&mut Shard<K>)) {
         let Some(shard) = self.shards.get_mut(&id) else { return };
         let before = QueuePlaces::of(shard);
         change(shard);
         self.ways.entry(shard.node).or_default().queues.replace(id, &before, &QueuePlaces::of(shard));
     }
 
-    fn requeue(&mut self, shard: &Shard, id: ShardId, before: &QueuePlaces, now: &QueuePlaces) {
-        self.ways.entry(shard.node).or_default().queues.replace(id, before, now);
+    /// Moves a shard from one place in the queues of its node to another.
+    fn requeue(&mut self, node: NodeId, id: ShardId, before: &QueuePlaces, now: &QueuePlaces) {
+        self.ways.entry(node).or_default().queues.replace(id, before, now);
     }
 
     fn send(
