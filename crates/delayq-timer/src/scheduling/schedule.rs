@@ -10,6 +10,7 @@
 mod holds;
 mod queues;
 mod round;
+mod shard;
 
 pub(crate) use holds::Hold;
 pub(crate) use round::{Found, Next, Pipeline, Round};
@@ -18,6 +19,7 @@ use super::node_id::NodeId;
 use delayq::UnixMillis;
 use delayq::protocol::ShardId;
 use queues::{Place, Queues};
+use shard::{Shard, earlier};
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::time::{Duration, Instant};
@@ -36,11 +38,6 @@ const POLLS_BESIDE: usize = 8;
 /// client, so a second heavy call would double every other client's wait. While this call is on the way, another
 /// timer's call is at work.
 const HEAVY_CALLS: usize = 1;
-/// How long a shard rests after a failed call; doubled after each further failure.
-const FIRST_RETRY: Duration = Duration::from_millis(20);
-const LONGEST_RETRY: Duration = Duration::from_secs(1);
-/// How long a shard rests after a pump left a due message in place.
-const STUCK_RETRY: Duration = Duration::from_millis(5);
 
 /// The owned shards, and the calls in flight.
 ///
@@ -69,34 +66,6 @@ struct Way {
     light_sent: Option<Instant>,
     /// The node's clock is not trusted: no pump is sent.
     jumped: bool,
-}
-
-#[derive(Clone, Debug)]
-struct Shard<K> {
-    epoch: u64,
-    node: NodeId,
-    /// The earliest due time; lowered by wakes, replaced by answers.
-    next_due: Option<UnixMillis>,
-    /// The earliest wake received while a call was in flight: the call's answer may be older than the wake.
-    woken: Option<UnixMillis>,
-    out: Option<Pipeline>,
-    /// Poll even if nothing is due.
-    poll: bool,
-    /// The last call was sent for a due time, and not only as a poll.
-    sent_for_due: bool,
-    more: bool,
-    resting: Option<Instant>,
-    failures: u32,
-    /// The node holds the shard, as far as its answers tell: no pump is sent.
-    held: bool,
-    /// The hold (true) or end of a hold in flight.
-    hold_sent: Option<bool>,
-    /// The clock of the shard's node is not trusted: no pump is sent.
-    jumped: bool,
-    /// Set while ownership is in doubt: no pump is sent until the shard is owned again.
-    doubted: bool,
-    turn: u64,
-    kept: K,
 }
 
 // === impl Schedule ===
@@ -252,48 +221,34 @@ impl<K> Schedule<K> {
         Next { due: way.queues.first_due(), not_before, anyway }
     }
 
-    /// Handles the answer of a node for a shard. Returns true if the shard is still owned and still at that node:
-    /// otherwise the answer is stale.
-    pub(crate) fn answered(&mut self, (node, id): (NodeId, ShardId), answer: Found, now: Instant) -> bool {
-        if !self.is_at(id, node) {
-            return false;
-        }
-        if answer.early
-            && let Some(way) = self.ways.get_mut(&node)
-        {
+    /// Handles the answer of a node for a shard. Returns the things kept for the shard if the shard is still owned and
+    /// still at that node: otherwise the answer is stale.
+    pub(crate) fn answered(
+        &mut self,
+        (node, id): (NodeId, ShardId),
+        answer: Found,
+        now: Instant,
+    ) -> Option<&mut K> {
+        let shard = self.shards.get_mut(&id).filter(|shard| shard.node == node)?;
+        let way = self.ways.entry(node).or_default();
+        if answer.early {
             // The time left until the message is due is shorter than merging is worth.
             way.light_sent = None;
         }
-        self.edit(id, |shard| {
-            shard.out = None;
-            if let Some(held) = answer.held {
-                shard.stop(|shard| shard.held = held);
-            }
-            shard.failures = 0;
-            shard.more = answer.more;
-            shard.next_due = earlier(answer.next_due, shard.woken.take());
-            // Without a rest, a passed due time that stays in place would be asked for again and again.
-            let stuck = !answer.more && answer.next_due.is_some_and(|due| due <= answer.now);
-            shard.resting = stuck.then(|| now + STUCK_RETRY);
-        });
-        true
+        let before = Place::of(shard);
+        shard.answered(answer, now);
+        way.queues.replace(id, &before, &Place::of(shard));
+        Some(&mut shard.kept)
     }
 
-    /// Rests a shard after a failed call to a node. Returns true if the shard is still owned and still at that node.
-    pub(crate) fn failed(&mut self, (node, id): (NodeId, ShardId), now: Instant) -> bool {
-        if !self.is_at(id, node) {
-            return false;
-        }
-        self.edit(id, |shard| {
-            shard.out = None;
-            shard.woken = None;
-            shard.more = false;
-            shard.poll = true;
-            let rest = FIRST_RETRY * 2_u32.saturating_pow(shard.failures.min(16));
-            shard.resting = Some(now + rest.min(LONGEST_RETRY));
-            shard.failures += 1;
-        });
-        true
+    /// Rests a shard after a failed call to a node. Returns the things kept for the shard if the shard is still owned
+    /// and still at that node.
+    pub(crate) fn failed(&mut self, (node, id): (NodeId, ShardId), now: Instant) -> Option<&mut K> {
+        let shard = self.shards.get_mut(&id).filter(|shard| shard.node == node)?;
+        let before = Place::of(shard);
+        shard.failed(now);
+        self.ways.entry(node).or_default().queues.replace(id, &before, &Place::of(shard));
+        Some(&mut shard.kept)
     }
 
     /// Ends a pipeline; each of its shards was answered, failed, or dropped meanwhile.
@@ -372,11 +327,6 @@ impl<K> Schedule<K> {
         nodes
     }
 
-    /// Returns true if a shard is owned, and at this node.
-    fn is_at(&self, shard: ShardId, node: NodeId) -> bool {
-        self.shards.get(&shard).is_some_and(|shard| shard.node == node)
-    }
-
     fn light_from(&self, way: &Way) -> Option<Instant> {
         way.light_sent.map(|sent| sent + self.resolution)
     }
@@ -433,50 +383,6 @@ impl<K> Schedule<K> {
         }
         round
     }
-}
-
-// === impl Shard ===
-
-impl<K> Shard<K> {
-    fn new(node: NodeId, epoch: u64, turn: u64) -> Self
-    where
-        K: Default,
-    {
-        Self {
-            epoch,
-            node,
-            next_due: None,
-            woken: None,
-            out: None,
-            poll: false,
-            sent_for_due: false,
-            more: false,
-            resting: None,
-            failures: 0,
-            held: false,
-            hold_sent: None,
-            jumped: false,
-            doubted: false,
-            turn,
-            kept: K::default(),
-        }
-    }
-
-    /// Returns true if no pump may be sent.
-    const fn is_stopped(&self) -> bool {
-        self.held || self.jumped || self.doubted
-    }
-
-    /// Changes whether the shard is stopped; a shard that continues is polled.
-    fn stop(&mut self, change: impl FnOnce(&mut Self)) {
-        let was_stopped = self.is_stopped();
-        change(self);
-        self.poll |= was_stopped && !self.is_stopped();
-    }
-}
-
-fn earlier(one: Option<UnixMillis>, other: Option<UnixMillis>) -> Option<UnixMillis> {
-    [one, other].into_iter().flatten().min()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The queues of waiting shards, each in serving order, so that no step scans all shards.
 
-use super::Shard;
+use super::shard::Shard;
 use delayq::UnixMillis;
 use delayq::protocol::ShardId;
 use std::collections::BTreeSet;
