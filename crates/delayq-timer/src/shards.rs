@@ -90,24 +90,19 @@ impl Shards {
         };
         let (next_due, more) = (report.next_due, report.word == PumpWord::More);
         let found = Found { next_due, more, now: report.now.millis(), early, held };
-        if !self.schedule.answered((node, shard), found, now) {
-            return false;
-        }
+        let Some(kept) = self.schedule.answered((node, shard), found, now) else { return false };
+        kept.faults.answered(report.blocked > 0, now);
         let done = report.moved + report.returned + report.buried + report.expired + report.forgotten;
         if done > 0 {
             self.progress.moved(now);
-        }
-        if let Some(kept) = self.schedule.kept_mut(shard) {
-            kept.faults.answered(report.blocked > 0, now);
         }
         true
     }
 
     /// Handles a failed call for a shard; a failure counts only while the shard is planned for this timer.
     pub(crate) fn failed(&mut self, (node, shard): (NodeId, ShardId), is_given: bool, now: Instant) {
-        let counts = self.schedule.failed((node, shard), now) && is_given;
-        match self.schedule.kept_mut(shard) {
-            Some(kept) if counts => kept.faults.failed(now),
+        match self.schedule.failed((node, shard), now) {
+            Some(kept) if is_given => kept.faults.failed(now),
             Some(kept) => kept.faults = Faults::default(),
             None => {}
         }

@@ -19,7 +19,7 @@ use super::node_id::NodeId;
 use delayq::UnixMillis;
 use delayq::protocol::ShardId;
 use queues::{QueuePlaces, Queues};
-use shard::Shard;
+use shard::{Shard, earlier};
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::time::{Duration, Instant};
@@ -38,11 +38,6 @@ const POLLS_BESIDE: usize = 8;
 /// client, so a second heavy call would double every other client's wait. While this call is on the way, another
 /// timer's call is at work.
 const HEAVY_CALLS: usize = 1;
-/// How long a shard rests after a failed call; doubled after each further failure.
-const FIRST_RETRY: Duration = Duration::from_millis(20);
-const LONGEST_RETRY: Duration = Duration::from_secs(1);
-/// How long a shard rests after a pump left a due message in place.
-const STUCK_RETRY: Duration = Duration::from_millis(5);
 
 /// The owned shards, and the calls in flight.
 ///
@@ -226,48 +221,34 @@ impl<K> Schedule<K> {
         NextRounds { due: way.queues.first_due(), not_before, anyway }
     }
 
-    /// Handles the answer of a node for a shard. Returns true if the shard is still owned and still at that node:
-    /// otherwise the answer is stale.
-    pub(crate) fn answered(&mut self, (node, id): (NodeId, ShardId), answer: Found, now: Instant) -> bool {
-        if !self.is_at(id, node) {
-            return false;
-        }
-        if answer.early
-            && let Some(way) = self.ways.get_mut(&node)
-        {
+    /// Handles the answer of a node for a shard. Returns the things kept for the shard if the shard is still owned and
+    /// still at that node: otherwise the answer is stale.
+    pub(crate) fn answered(
+        &mut self,
+        (node, id): (NodeId, ShardId),
+        answer: Found,
+        now: Instant,
+    ) -> Option<&mut K> {
+        let shard = self.shards.get_mut(&id).filter(|shard| shard.node == node)?;
+        let way = self.ways.entry(node).or_default();
+        if answer.early {
             // The time left until the message is due is shorter than merging is worth.
             way.light_sent = None;
         }
-        self.edit(id, |shard| {
-            shard.out = None;
-            if let Some(held) = answer.held {
-                shard.stop(|shard| shard.held = held);
-            }
-            shard.failures = 0;
-            shard.more = answer.more;
-            shard.next_due = earlier(answer.next_due, shard.woken.take());
-            // Without a rest, a passed due time that stays in place would be asked for again and again.
-            let stuck = !answer.more && answer.next_due.is_some_and(|due| due <= answer.now);
-            shard.resting = stuck.then(|| now + STUCK_RETRY);
-        });
-        true
+        let before = Place::of(shard);
+        shard.answered(answer, now);
+        way.queues.replace(id, &before, &Place::of(shard));
+        Some(&mut shard.kept)
     }
 
-    /// Rests a shard after a failed call to a node. Returns true if the shard is still owned and still at that node.
-    pub(crate) fn failed(&mut self, (node, id): (NodeId, ShardId), now: Instant) -> bool {
-        if !self.is_at(id, node) {
-            return false;
-        }
-        self.edit(id, |shard| {
-            shard.out = None;
-            shard.woken = None;
-            shard.more = false;
-            shard.poll = true;
-            let rest = FIRST_RETRY * 2_u32.saturating_pow(shard.failures.min(16));
-            shard.resting = Some(now + rest.min(LONGEST_RETRY));
-            shard.failures += 1;
-        });
-        true
+    /// Rests a shard after a failed call to a node. Returns the things kept for the shard if the shard is still owned
+    /// and still at that node.
+    pub(crate) fn failed(&mut self, (node, id): (NodeId, ShardId), now: Instant) -> Option<&mut K> {
+        let shard = self.shards.get_mut(&id).filter(|shard| shard.node == node)?;
+        let before = Place::of(shard);
+        shard.failed(now);
+        self.ways.entry(node).or_default().queues.replace(id, &before, &Place::of(shard));
+        Some(&mut shard.kept)
     }
 
     /// Ends a pipeline; each of its shards was answered, failed, or dropped meanwhile.
@@ -346,11 +327,6 @@ impl<K> Schedule<K> {
         nodes
     }
 
-    /// Returns true if a shard is owned, and at this node.
-    fn is_at(&self, shard: ShardId, node: NodeId) -> bool {
-        self.shards.get(&shard).is_some_and(|shard| shard.node == node)
-    }
-
     fn light_from(&self, way: &Way) -> Option<Instant> {
         way.light_sent.map(|sent| sent + self.resolution)
     }
@@ -407,10 +383,6 @@ impl<K> Schedule<K> {
         }
         round
     }
-}
-
-fn earlier(one: Option<UnixMillis>, other: Option<UnixMillis>) -> Option<UnixMillis> {
-    [one, other].into_iter().flatten().min()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Holds: while the clock of a node cannot be trusted, the node refuses to pump its shards, whoever asks.
+//! Holds: while the clock of a node cannot be trusted, the node refuses every pump of its shards.
 //!
 //! An unknown hold is learned from the shard's answers: a held shard refuses the pump with that reason. So a hold that
 //! may or may not have arrived is ended all the same.

@@ -1,10 +1,17 @@
-//! An owned shard, as far as the schedule concerns it.
+//! One owned shard of the schedule.
 
-use super::round::Pipeline;
+use super::round::{Found, Pipeline};
 use crate::scheduling::node_id::NodeId;
 use delayq::UnixMillis;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+/// How long a shard rests after a failed call; doubled after each further failure.
+pub(super) const FIRST_RETRY: Duration = Duration::from_millis(20);
+const LONGEST_RETRY: Duration = Duration::from_secs(1);
+/// How long a shard rests after a pump left a due message in place.
+pub(super) const STUCK_RETRY: Duration = Duration::from_millis(5);
+
+/// An owned shard.
 #[derive(Clone, Debug)]
 pub(super) struct Shard<K> {
     pub(super) epoch: u64,
@@ -71,4 +78,32 @@ impl<K> Shard<K> {
         change(self);
         self.poll |= was_stopped && !self.is_stopped();
     }
+
+    pub(super) fn answered(&mut self, answer: Found, now: Instant) {
+        self.out = None;
+        if let Some(held) = answer.held {
+            self.stop(|shard| shard.held = held);
+        }
+        self.failures = 0;
+        self.more = answer.more;
+        self.next_due = earlier(answer.next_due, self.woken.take());
+        // Without a rest, a passed due time that stays in place would be asked for again and again.
+        let stuck = !answer.more && answer.next_due.is_some_and(|due| due <= answer.now);
+        self.resting = stuck.then(|| now + STUCK_RETRY);
+    }
+
+    /// Rests, the longer the more calls have failed.
+    pub(super) fn failed(&mut self, now: Instant) {
+        self.out = None;
+        self.woken = None;
+        self.more = false;
+        self.poll = true;
+        let rest = FIRST_RETRY * 2_u32.saturating_pow(self.failures.min(16));
+        self.resting = Some(now + rest.min(LONGEST_RETRY));
+        self.failures += 1;
+    }
+}
+
+pub(super) fn earlier(one: Option<UnixMillis>, other: Option<UnixMillis>) -> Option<UnixMillis> {
+    [one, other].into_iter().flatten().min()
 }

@@ -1,5 +1,6 @@
 //! The schedule as a table of calls and times.
 
+use super::shard::{FIRST_RETRY, STUCK_RETRY};
 use super::*;
 
 const EPOCH: u64 = 7;
@@ -324,9 +325,9 @@ fn what_the_former_node_of_a_shard_answers_late_is_not_taken_for_its_new_one() {
             false => schedule.answered((NODE, shard(0)), answer(None, false, 100), now),
         };
         schedule.returned(NODE, Pipeline::Light);
-        assert!(!counts);
+        assert_eq!(counts, None);
         assert_eq!(rounds(&mut schedule, now, 200), [], "the new node has not answered");
-        assert!(schedule.answered((other, shard(0)), answer(Some(300), false, 100), now));
+        assert!(schedule.answered((other, shard(0)), answer(Some(300), false, 100), now).is_some());
         schedule.returned(other, Pipeline::Light);
         assert_eq!(schedule.earliest(), BTreeMap::from([(other, ms(150))]), "the wake is not lost");
     }
@@ -338,8 +339,8 @@ fn an_answer_for_a_shard_that_was_given_away_says_nothing() {
     let mut schedule = owning(&[Some(100)]);
     rounds(&mut schedule, now, 100);
     schedule.drop(shard(0));
-    assert!(!schedule.answered((NODE, shard(0)), answer(Some(100), true, 100), now));
-    assert!(!schedule.failed((NODE, shard(0)), now));
+    assert_eq!(schedule.answered((NODE, shard(0)), answer(Some(100), true, 100), now), None);
+    assert_eq!(schedule.failed((NODE, shard(0)), now), None);
     assert_eq!(schedule.count(), 0);
 }
 
