@@ -83,7 +83,7 @@ impl Deployment {
 
     /// Unfinished messages of a topic.
     pub(crate) async fn pending(&self, name: &str) -> u64 {
-        self.admin.count(&topic(name)).await.unwrap().pending()
+        self.admin.topic(&topic(name)).count().await.unwrap().pending()
     }
 }
 

@@ -23,7 +23,7 @@ async fn rename(host: &Host, from: &str, to: &str) {
 
 /// How many messages were accepted, and how many of those cancelled.
 async fn stored(host: &Host) -> (u64, u64) {
-    let numbers = Admin::new(host.deployment.client.clone()).count(&topic()).await.unwrap();
+    let numbers = Admin::new(host.deployment.client.clone()).topic(&topic()).count().await.unwrap();
     (numbers.accepted, numbers.cancelled)
 }
 

@@ -24,6 +24,6 @@ pub(super) async fn delete(ask: &Ask, id: &str) -> Answer {
 }
 
 pub(super) async fn destroy(ask: &Ask) -> Answer {
-    ask.app.admin.purge(ask.topic(), PurgeWhat::Ready, |_| {}).await.map_err(internal)?;
+    ask.app.admin.topic(ask.topic()).purge(PurgeWhat::Ready, |_| {}).await.map_err(internal)?;
     Ok(nothing())
 }

@@ -24,8 +24,8 @@ async fn make_quiet(stand: &Stand, topic: &str) {
 /// A topic that was only ever configured, and is at its defaults again.
 async fn declare(stand: &Stand, topic: &str) {
     let (admin, topic) = (Admin::new(stand.client.clone()), Topic::new(topic).unwrap());
-    admin.pause(&topic).await.unwrap();
-    admin.resume(&topic).await.unwrap();
+    admin.topic(&topic).pause().await.unwrap();
+    admin.topic(&topic).resume().await.unwrap();
 }
 
 async fn known(stand: &Stand, topic: &str) -> bool {

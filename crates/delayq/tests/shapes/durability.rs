@@ -64,7 +64,7 @@ fn target(id: &str) -> Target {
 
 async fn ask(admin: &Admin, name: &str, durability: Durability) {
     let policy = Policy { durability: Some(durability), ..Policy::default() };
-    admin.change_policy(&topic(name), &policy, &[]).await.unwrap();
+    admin.topic(&topic(name)).change_policy(&policy, &[]).await.unwrap();
 }
 
 async fn put(producer: &Producer, name: &str, id: &str) -> Result<PutOutcome, Error> {
@@ -140,7 +140,7 @@ async fn a_frozen_replica_holds_up_only_those_who_wait_for_it() {
         for n in 0..200 {
             put(&producer, "mail", &format!("mail-{n}")).await.unwrap();
         }
-        let stored = async || admin.count(&topic("orders")).await.unwrap().accepted > 1;
+        let stored = async || admin.topic(&topic("orders")).count().await.unwrap().accepted > 1;
         wait_until("a held put to reach Redis", LONG, stored).await;
         producer.cancel(&topic("mail"), &target("mail-0")).await.unwrap();
         assert!(held.iter().all(|put| !put.is_finished()));
@@ -184,7 +184,11 @@ async fn a_disk_that_cannot_confirm_is_named() {
         unconfirmed(put(&producer, "orders", "one").await, "unknown command 'WAITAOF'");
     }
     // A topic that asks for less is answered at once.
-    admin.change_policy(&topic("orders"), &Policy::default(), &[PolicySetting::Durability]).await.unwrap();
+    admin
+        .topic(&topic("orders"))
+        .change_policy(&Policy::default(), &[PolicySetting::Durability])
+        .await
+        .unwrap();
     let (_, _, fresh) = created(settings(redis.url(), 1)).await;
     assert_eq!(put(&fresh, "orders", "two").await.unwrap(), PutOutcome::Stored(FAR));
 }

@@ -89,7 +89,7 @@ async fn waiting(admin: &Admin, topics: &Topics) -> Result<Vec<Waiting>, Error> 
         sleep(WATCHED).await;
     }
     for waiting in all.iter_mut().filter(|waiting| waiting.idle) {
-        let later = admin.count(&waiting.topic).await?;
+        let later = admin.topic(&waiting.topic).count().await?;
         waiting.idle = may_be_idle(&later) && settled(&later) == settled(&waiting.numbers);
         waiting.numbers = later;
     }

@@ -33,7 +33,7 @@ impl Scene {
 
     /// How many are delivered, dead, ready and leased; the books balance.
     async fn numbers(&self) -> (u64, u64, u64, u64) {
-        let numbers = self.deployment.admin.count(&self.topic).await.unwrap();
+        let numbers = self.deployment.admin.topic(&self.topic).count().await.unwrap();
         assert_eq!(numbers.accepted, numbers.accounted(), "{numbers:?}");
         (numbers.delivered, numbers.dead, numbers.ready, numbers.leased)
     }
