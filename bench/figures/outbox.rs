@@ -86,7 +86,7 @@ impl Bench {
         let (admin, mut waits) = (Admin::new(prepared.client.clone()), Vec::with_capacity(count));
         let give_up = clock::now() + self.lives_last + PATIENCE;
         while waits.len() < count {
-            let accepted = admin.count(&prepared.messages.topic).await?.accepted as usize;
+            let accepted = admin.topic(&prepared.messages.topic).count().await?.accepted as usize;
             let now = clock::now();
             if now > give_up || writing.is_finished() && committed_of(&committed).len() < count {
                 break;
@@ -145,7 +145,7 @@ async fn wait(prepared: &Prepared, count: usize) -> Result<(), BenchError> {
     let admin = Admin::new(prepared.client.clone());
     let mut last = (0, clock::now());
     loop {
-        let accepted = admin.count(&prepared.messages.topic).await?.accepted as usize;
+        let accepted = admin.topic(&prepared.messages.topic).count().await?.accepted as usize;
         if accepted >= count {
             return Ok(());
         }

@@ -76,7 +76,7 @@ impl Deployment {
     }
 
     pub(crate) async fn pending(&self, name: &str) -> u64 {
-        self.admin.count(&topic(name)).await.unwrap().pending()
+        self.admin.topic(&topic(name)).count().await.unwrap().pending()
     }
 }
 

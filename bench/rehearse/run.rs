@@ -87,7 +87,7 @@ impl Run {
     pub(crate) async fn pause(&self) -> Result<(), Fault> {
         let admin = Admin::new(self.client.clone());
         for topic in self.script.topics() {
-            admin.pause(&topic).await.map_err(of_core)?;
+            admin.topic(&topic).pause().await.map_err(of_core)?;
         }
         Ok(())
     }
@@ -102,7 +102,7 @@ impl Run {
         player.catch_up().await?;
         let admin = Admin::new(self.client.clone());
         for topic in self.script.topics() {
-            admin.resume(&topic).await.map_err(of_core)?;
+            admin.topic(&topic).resume().await.map_err(of_core)?;
         }
         if !self.output.json {
             let caught_up = player.journal.done - steps;
@@ -169,7 +169,7 @@ impl Run {
         let admin = Admin::new(self.client.clone());
         let mut total = Numbers::default();
         for topic in self.script.topics() {
-            total.add(&admin.count(&topic).await.map_err(of_core)?);
+            total.add(&admin.topic(&topic).count().await.map_err(of_core)?);
         }
         Ok(total)
     }
@@ -180,7 +180,7 @@ impl Run {
         for topic in self.script.topics() {
             let mut balances = false;
             for _ in 0..AUDITS {
-                balances = admin.count(&topic).await.map_err(of_core)?.balances();
+                balances = admin.topic(&topic).count().await.map_err(of_core)?.balances();
                 if balances {
                     break;
                 }

@@ -16,7 +16,7 @@ pub(crate) async fn bytes_with_dictionary(pending: usize) -> f64 {
     let topic = Topic::new("orders").expect("a plain name is a topic's");
     let producer = Producer::start(client.clone(), ProducerOptions::default());
     put(&server, &producer, &topic, 0..SAMPLES).await;
-    let trained = Admin::new(client).train_dictionary(&topic, SAMPLES).await;
+    let trained = Admin::new(client).dictionaries().train(&topic, SAMPLES).await;
     trained.expect("orders have much in common");
     let before = server.used_bytes().await;
     for first in (SAMPLES..SAMPLES + pending).step_by(STEP) {

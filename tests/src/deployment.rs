@@ -82,7 +82,7 @@ pub async fn lives(client: &Client, admin: &Admin, producer: &Producer, topic: &
     for put in producer.put_many(generated.chain(own).collect()).await {
         assert!(put.expect("it is put").outcome.is_accepted());
     }
-    assert_eq!(admin.count(topic).await.expect("the books").accepted, 200);
+    assert_eq!(admin.topic(topic).count().await.expect("the books").accepted, 200);
     let mut consumer = Consumer::start(client.clone(), ConsumerOptions::new([topic.clone()]).concurrency(50))
         .expect("the options are in their ranges");
     let mut seen = BTreeSet::new();
@@ -92,7 +92,7 @@ pub async fn lives(client: &Client, admin: &Admin, producer: &Producer, topic: &
         delivery.ack().await.expect("it is acked");
     }
     consumer.stop().await;
-    let numbers = admin.count(topic).await.expect("the books");
+    let numbers = admin.topic(topic).count().await.expect("the books");
     assert_eq!((numbers.delivered, numbers.leased + numbers.ready + numbers.delayed), (200, 0));
     let audit = admin.audit().run(|_| {}).await.expect("an audit");
     assert!(audit.findings.is_empty() && audit.drifts.is_empty(), "{audit:?}");

@@ -138,7 +138,7 @@ impl Bench {
         }
         sleep(Duration::from_secs_f64(left_ms / 1000.0)).await;
         let admin = Admin::new(self.client.clone());
-        while admin.count(&self.topic).await?.ready < self.count as u64 {
+        while admin.topic(&self.topic).count().await?.ready < self.count as u64 {
             sleep(Duration::from_millis(2)).await;
         }
         Ok(json!({ "storm": (now_ms() - due as f64) / 1000.0 }))

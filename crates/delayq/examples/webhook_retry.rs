@@ -43,7 +43,7 @@ pub(crate) async fn make_calls(mut consumer: Consumer, mut send: impl FnMut(&[u8
 /// The calls that nobody answered, and why, the newest first.
 pub(crate) async fn given_up(admin: &Admin, topic: &Topic) -> Result<Vec<(String, String)>, Box<dyn Error>> {
     let dead = ListState::Dead { newest_first: true };
-    let listed = admin.list(topic, dead, TimeRange::ALL, 100).await?;
+    let listed = admin.topic(topic).list(dead, TimeRange::ALL, 100).await?;
     let shown = listed.into_iter().filter_map(|dead| dead.envelope.ok()).map(|envelope| {
         (String::from_utf8_lossy(&envelope.payload).into_owned(), envelope.reason.unwrap_or_default())
     });

@@ -1,24 +1,19 @@
 //! The admin: inspects and operates a deployment.
 
 mod audit;
-mod deleting;
 mod deployment;
-mod finding;
-mod history;
-mod horizon;
+mod dictionaries;
+mod gateways;
+mod groups;
 mod identifying;
 mod key_scan;
 mod listing;
 mod namespaces;
 mod nodes;
-mod notes;
-mod policies;
 mod promoting;
-mod replaying;
 mod seeing;
 mod shards;
-mod signing;
-mod training;
+mod topic;
 mod walking;
 mod workers;
 
@@ -26,16 +21,14 @@ pub use audit::{
     Audit, AuditAdmin, Drift, Finding, FindingKind, Repaired, Sweep, Swept, SweptFault, SweptMending,
     Uncounted,
 };
-pub use deleting::TopicDeletion;
-pub use history::History;
-pub use horizon::Horizon;
+pub use dictionaries::{DictionariesAdmin, Trained};
+pub use gateways::GatewaysAdmin;
 pub use listing::{ListCursor, ListedPage, Listing};
 pub use nodes::NodesAdmin;
 pub use promoting::PromoteOptions;
-pub use replaying::ReplayOptions;
 pub use seeing::{Seen, Unseen};
 pub use shards::{GrowthReport, GrowthStep, MoveReport, MoveStep, ShardsAdmin};
-pub use training::Trained;
+pub use topic::{History, Horizon, PurgeWhat, ReplayOptions, TopicAdmin, TopicDeletion};
 pub use walking::{Walk, WalkCursor};
 
 pub use crate::link::{SentinelFacts, SentinelReport, sentinel_rule};
@@ -61,13 +54,25 @@ use crate::topology::NodeMap;
 use delayq_core::id::{NodeName, Topic};
 use delayq_core::shard::ShardId;
 use delayq_core::time::{OddTime, UnixMillis};
-use delayq_core::verbs::cursor::Cursor;
-use delayq_core::verbs::{count, histogram, overview, purge};
-use std::collections::{BTreeMap, BTreeSet};
+use delayq_core::verbs::overview;
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// An operator's view of a deployment.
+///
+/// Calls about one part of a deployment are methods of a handle, which is cheap to create and to copy:
+/// [`topic`](Self::topic), [`shards`](Self::shards), [`nodes`](Self::nodes), [`audit`](Self::audit),
+/// [`dictionaries`](Self::dictionaries) and [`gateways`](Self::gateways).
+///
+/// ```no_run
+/// # async fn example(client: delayq::Client) -> Result<(), delayq::Error> {
+/// let admin = delayq::Admin::new(client);
+/// for topic in admin.topics().await? {
+///     println!("{topic}: {} pending", admin.topic(&topic).count().await?.pending());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Admin {
     client: Client,
@@ -84,17 +89,6 @@ pub struct TimeRange {
     pub from: UnixMillis,
     /// End of the range.
     pub to: UnixMillis,
-}
-
-/// The messages that a purge removes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PurgeWhat {
-    /// Delayed messages that are due in this range.
-    Delayed(TimeRange),
-    /// Ready messages.
-    Ready,
-    /// Dead letters that died in this range.
-    Dead(TimeRange),
 }
 
 // === impl TimeRange ===
@@ -152,28 +146,6 @@ impl Admin {
         self.unseen.contains(&shard) || (!self.without.is_empty() && of_a_node())
     }
 
-    /// Counts the messages of a topic, summed over all shards. Each shard is counted at a separate instant.
-    ///
-    /// # Errors
-    /// Redis cannot be used.
-    pub async fn count(&self, topic: &Topic) -> Result<Numbers, Error> {
-        let mut total = Numbers::default();
-        let mut shards = self.every_shard().await?;
-        while let Some(shard) = shards.next() {
-            total.add(&self.count_in(shard, topic).await?);
-        }
-        Ok(total)
-    }
-
-    async fn count_in(&self, shard: ShardId, topic: &Topic) -> Result<Numbers, Error> {
-        let (mut numbers, mut step) = (Numbers::default(), Some(0));
-        while let Some(at) = step {
-            let read = |reply| count::read(reply, &mut numbers);
-            step = self.client.calls.ask(count::request(shard, topic, at), read).await?;
-        }
-        Ok(numbers)
-    }
-
     /// Returns every shard that is not left out, including shards that are added meanwhile.
     async fn every_shard(&self) -> Result<EveryShard<'_>, Error> {
         self.client.calls.layout().await?;
@@ -190,71 +162,6 @@ impl Admin {
             topics.extend(topics_in(&self.client.calls, shard).await?);
         }
         Ok(topics.into_iter().collect())
-    }
-
-    /// Counts the delayed messages of a topic by due time, in intervals of `width` (a minute to an hour, a divisor of
-    /// an hour). Empty intervals are left out.
-    ///
-    /// # Errors
-    /// Redis cannot be used, or the width is invalid.
-    pub async fn histogram(
-        &self,
-        topic: &Topic,
-        range: TimeRange,
-        width: Duration,
-    ) -> Result<Vec<Slot>, Error> {
-        range.check()?;
-        let mut slots: BTreeMap<UnixMillis, u64> = BTreeMap::new();
-        // The script excludes the end of the range.
-        let end = UnixMillis::new(range.to.get() + 1);
-        let mut shards = self.every_shard().await?;
-        while let Some(shard) = shards.next() {
-            let mut from = Some(range.from);
-            while let Some(at) = from {
-                let (some, next) = self
-                    .client
-                    .calls
-                    .ask(histogram::request(shard, topic, (at, end), width), histogram::read)
-                    .await?;
-                some.into_iter().for_each(|slot| *slots.entry(slot.start).or_default() += slot.count);
-                from = next;
-            }
-        }
-        Ok(slots.into_iter().map(|(start, count)| Slot { start, count }).collect())
-    }
-
-    /// Removes messages of a topic, in bounded steps. After each step, `progress` gets the number removed so far.
-    ///
-    /// # Errors
-    /// Redis cannot be used; some messages are removed then. A repeat continues.
-    pub async fn purge(
-        &self,
-        topic: &Topic,
-        what: PurgeWhat,
-        mut progress: impl FnMut(u64),
-    ) -> Result<Purged, Error> {
-        let (state, range) = match what {
-            PurgeWhat::Delayed(range) => ("delayed", range),
-            PurgeWhat::Ready => ("ready", TimeRange::ALL),
-            PurgeWhat::Dead(range) => ("dead", range),
-        };
-        range.check()?;
-        let mut purged = Purged::default();
-        let mut shards = self.every_shard().await?;
-        while let Some(shard) = shards.next() {
-            let mut cursor = Some(Cursor::from(range.from));
-            while let Some(at) = cursor {
-                let (some, next) = self
-                    .client
-                    .calls
-                    .ask(purge::request(shard, topic, (state, range.to), &at), purge::read)
-                    .await?;
-                purged.add(some);
-                progress(purged.purged);
-                cursor = next;
-            }
-        }
-        Ok(purged)
     }
 }
 

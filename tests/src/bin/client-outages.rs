@@ -231,7 +231,7 @@ impl<S: Scene> Run<S> {
             for topic in [program.name.clone(), format!("{}-idle", program.name)] {
                 let topic = Topic::new(topic).expect("the name of a client");
                 wait_until("everything to be delivered", LONG, async || {
-                    let numbers = self.admin.count(&topic).await;
+                    let numbers = self.admin.topic(&topic).count().await;
                     numbers.is_ok_and(|numbers| numbers.delayed + numbers.ready + numbers.leased == 0)
                 })
                 .await;

@@ -51,7 +51,7 @@ impl Place {
     async fn payload(&self, topic: &str, id: &str) -> String {
         let admin = Admin::new(self.deployment.client.clone());
         let (topic, target) = (Topic::new(topic).unwrap(), Target::from(MessageId::own(id).unwrap()));
-        let found = wait_for(id, LONG, async || admin.get(&topic, &target).await.ok().flatten()).await;
+        let found = wait_for(id, LONG, async || admin.topic(&topic).get(&target).await.ok().flatten()).await;
         String::from_utf8(found.envelope.unwrap().payload).unwrap()
     }
 }
@@ -92,7 +92,7 @@ async fn the_outbox_of_the_guide_carries_texts_of_any_content_and_puts_them_agai
     let admin = Admin::new(place.deployment.client.clone());
     let orders = Topic::new("orders").unwrap();
     let cancelled =
-        async || admin.count(&orders).await.ok().filter(|numbers| numbers.cancelled == 1).map(drop);
+        async || admin.topic(&orders).count().await.ok().filter(|numbers| numbers.cancelled == 1).map(drop);
     wait_for("the cancel", LONG, cancelled).await;
     compensator.ends_well_by(Signal::TERM, LONG).await;
 

@@ -161,13 +161,13 @@ pub(super) fn report(context: &Context, audit: &Audited) -> String {
 }
 
 async fn settled(admin: &Admin, topic: &Topic) -> Result<Numbers, Fault> {
-    let mut numbers = admin.count(topic).await.map_err(of_core)?;
+    let mut numbers = admin.topic(topic).count().await.map_err(of_core)?;
     for _ in 1..TRIES {
         if numbers.balances() {
             break;
         }
         tokio::time::sleep(TRY_AFTER).await;
-        numbers = admin.count(topic).await.map_err(of_core)?;
+        numbers = admin.topic(topic).count().await.map_err(of_core)?;
     }
     Ok(numbers)
 }

@@ -162,8 +162,8 @@ impl BackupRun<'_> {
             if !self.begin.topics.is_empty() && !self.begin.topics.iter().any(|one| one == topic.as_str()) {
                 continue;
             }
-            let policy = admin.policy(&topic).await.map_err(of_core)?;
-            let numbers = admin.count(&topic).await.map_err(of_core)?;
+            let policy = admin.topic(&topic).policy().await.map_err(of_core)?;
+            let numbers = admin.topic(&topic).count().await.map_err(of_core)?;
             if numbers.unreadable > 0 {
                 self.missing(&topic, None, "a key of it is of another type: run delayq audit");
             }
@@ -173,7 +173,7 @@ impl BackupRun<'_> {
             }
             if let Some(Codec::ZstdDictionary(id)) = policy.codec
                 && !dictionaries.contains(&id)
-                && let Some(bytes) = admin.dictionary(id).await.map_err(of_core)?
+                && let Some(bytes) = admin.dictionaries().get(id).await.map_err(of_core)?
             {
                 let bytes_base64 = base64::engine::general_purpose::STANDARD.encode(bytes);
                 self.write(&Record::Dictionary(Dictionary { id, bytes_base64 }))?;

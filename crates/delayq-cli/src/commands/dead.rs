@@ -102,11 +102,12 @@ impl Dead {
             Action::Purge { topic, until, yes } => {
                 context.known_topic(&topic).await?;
                 let (admin, range) = (context.admin(), range(context, None, until).await?);
-                let dead = admin.count(&topic).await.map_err(of_core)?.dead;
+                let dead = admin.topic(&topic).count().await.map_err(of_core)?.dead;
                 let which = until.map(|_| format!(" that died up to {}", time(range.to))).unwrap_or_default();
                 let what = format!("this deletes the dead letters of {topic}{which} for good: {dead} in all");
                 confirm(&what, yes)?;
-                let purged = admin.purge(&topic, PurgeWhat::Dead(range), |_| {}).await.map_err(of_core)?;
+                let purged =
+                    admin.topic(&topic).purge(PurgeWhat::Dead(range), |_| {}).await.map_err(of_core)?;
                 let sentence =
                     || format!("purged {}{}", counted(purged.purged, "dead letter"), kept(purged.kept));
                 context.output.print(&json!({ "purged": purged.purged, "kept": purged.kept }), sentence)
@@ -124,11 +125,11 @@ impl Replay {
         let replayed = if self.ids.is_empty() {
             let mut options = ReplayOptions::default().delay(*self.delay);
             (options.reason, options.max_messages, options.rate) = (self.reason, self.limit, self.rate);
-            admin.replay(&self.topic, &options).await
+            admin.topic(&self.topic).replay(&options).await
         } else {
             let target = |id: &MessageId| Target { id: id.clone(), group: self.group.clone() };
             let targets: Vec<Target> = self.ids.iter().map(target).collect();
-            admin.replay_ids(&self.topic, &targets, *self.delay).await
+            admin.topic(&self.topic).replay_ids(&targets, *self.delay).await
         };
         let replayed = replayed.map_err(of_core)?;
         let kept = replayed.kept();

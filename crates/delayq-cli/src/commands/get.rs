@@ -35,7 +35,7 @@ impl Get {
     /// Redis cannot be used, or the message is unknown.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         let target = Target { id: self.id, group: self.group };
-        let found = context.admin().get(&self.topic, &target).await.map_err(of_core)?;
+        let found = context.admin().topic(&self.topic).get(&target).await.map_err(of_core)?;
         let Some(listed) = found else { return Err(context.unknown_message(&self.topic, &target).await) };
         if self.payload {
             let envelope = listed.envelope.as_ref().map_err(usage)?;

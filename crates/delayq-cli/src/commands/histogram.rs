@@ -47,7 +47,8 @@ impl Histogram {
         }
         context.known_topic(&self.topic).await?;
         let range = range(context, self.from, self.until).await?;
-        let slots = context.admin().histogram(&self.topic, range, *self.width).await.map_err(of_core)?;
+        let slots =
+            context.admin().topic(&self.topic).histogram(range, *self.width).await.map_err(of_core)?;
         let value = |slot: &Slot| {
             let mut value = json!({ "count": slot.count });
             add_time(&mut value, "from", Some(slot.start));

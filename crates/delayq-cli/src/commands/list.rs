@@ -79,7 +79,7 @@ impl List {
 
     /// Names the states of the topic's messages, if the listed state has none.
     async fn name_other_states(&self, context: &Context, topic: &Topic) -> Result<(), Fault> {
-        let numbers = context.admin().count(topic).await.map_err(of_core)?;
+        let numbers = context.admin().topic(topic).count().await.map_err(of_core)?;
         let states = [
             (ListedState::Delayed, "delayed", numbers.delayed),
             (ListedState::Ready, "ready", numbers.ready),

@@ -37,8 +37,8 @@ impl Log {
     /// Redis cannot be used, or the message is unknown.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         let target = Target { id: self.id, group: self.group };
-        let history = context.admin().history(&self.topic, &target).await.map_err(of_core)?;
-        let found = context.admin().get(&self.topic, &target).await.map_err(of_core)?;
+        let history = context.admin().topic(&self.topic).history(&target).await.map_err(of_core)?;
+        let found = context.admin().topic(&self.topic).get(&target).await.map_err(of_core)?;
         if found.is_none() && history.events.is_empty() {
             return Err(context.unknown_message(&self.topic, &target).await);
         }

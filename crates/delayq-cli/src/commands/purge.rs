@@ -65,7 +65,7 @@ impl Purge {
         };
         confirm(&self.intent(context, what).await?, self.yes)?;
         let bar = if context.output.lively { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
-        let purged = context.admin().purge(&self.topic, what, |so_far| bar.set_position(so_far)).await;
+        let purged = context.admin().topic(&self.topic).purge(what, |so_far| bar.set_position(so_far)).await;
         bar.finish_and_clear();
         let purged = purged.map_err(of_core)?;
         let topic = &self.topic;
@@ -81,7 +81,7 @@ impl Purge {
             PurgeWhat::Delayed(range) => {
                 (delayed(context, topic, range).await?, "delayed message", due_in(range))
             }
-            _ => (admin.count(topic).await.map_err(of_core)?.ready, "ready message", String::new()),
+            _ => (admin.topic(topic).count().await.map_err(of_core)?.ready, "ready message", String::new()),
         };
         Ok(format!("this deletes {} of {topic}{due} for good", counted(count, noun)))
     }
@@ -92,7 +92,7 @@ impl Purge {
 /// # Errors
 /// Redis cannot be used.
 pub async fn delayed(context: &Context, topic: &Topic, range: TimeRange) -> Result<u64, Fault> {
-    let slots = context.admin().histogram(topic, range, HOUR).await.map_err(of_core)?;
+    let slots = context.admin().topic(topic).histogram(range, HOUR).await.map_err(of_core)?;
     Ok(slots.iter().map(|slot| slot.count).sum())
 }
 

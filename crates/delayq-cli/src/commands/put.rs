@@ -199,7 +199,7 @@ async fn remembered(context: &Context, topic: &Topic, answer: &Answer) -> Option
     if !stored || !matches!(answer.reference.id, MessageId::Own(_)) {
         return None;
     }
-    let policy = context.admin().policy(topic).await.ok()?.in_force();
+    let policy = context.admin().topic(topic).policy().await.ok()?.in_force();
     let remembered = HumanDuration::from(policy.remember_own?);
     Some(format!(
         "its id is recognised until {remembered} after it has finished: delayq topic set {topic} --remember-own"

@@ -148,7 +148,7 @@ fn past_is_now(due: Due) -> Due {
 }
 
 async fn due_of(context: &Context, topic: &Topic, target: &Target) -> Result<UnixMillis, Fault> {
-    let listed = context.admin().get(topic, target).await.map_err(of_core)?;
+    let listed = context.admin().topic(topic).get(target).await.map_err(of_core)?;
     let Some(listed) = listed else { return Err(context.unknown_message(topic, target).await) };
     Ok(listed.envelope.map_err(usage)?.due)
 }

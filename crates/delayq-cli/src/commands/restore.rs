@@ -156,12 +156,12 @@ impl Backup<'_> {
         }
         let policy = policy_of(&settings).map_err(LineFault::Refused)?;
         let set = async {
-            self.admin.set_policy(&topic, &policy).await?;
+            self.admin.topic(&topic).set_policy(&policy).await?;
             if paused {
-                self.admin.pause(&topic).await?;
+                self.admin.topic(&topic).pause().await?;
             }
             if rate.is_some() {
-                self.admin.set_rate(&topic, rate).await?;
+                self.admin.topic(&topic).set_rate(rate).await?;
             }
             Ok(())
         };
@@ -173,6 +173,6 @@ impl Backup<'_> {
         let bytes = base64::engine::general_purpose::STANDARD
             .decode(bytes_base64)
             .map_err(|error| LineFault::Refused(format!("bytes_base64: {error}")))?;
-        self.admin.keep_dictionary(id, &bytes).await.map_err(|error| LineFault::Stop(of_core(error)))
+        self.admin.dictionaries().keep(id, &bytes).await.map_err(|error| LineFault::Stop(of_core(error)))
     }
 }

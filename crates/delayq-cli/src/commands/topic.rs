@@ -86,12 +86,12 @@ impl Topic {
             Action::Set(set) => return set.run(context).await,
             Action::Pause { topic } => {
                 context.known_topic(&topic).await?;
-                admin.pause(&topic).await.map_err(of_core)?;
+                admin.topic(&topic).pause().await.map_err(of_core)?;
                 (topic, "paused".to_owned())
             }
             Action::Resume { topic } => {
                 context.known_topic(&topic).await?;
-                admin.resume(&topic).await.map_err(of_core)?;
+                admin.topic(&topic).resume().await.map_err(of_core)?;
                 (topic, "resumed".to_owned())
             }
             Action::Delete { topic } => {
@@ -100,12 +100,12 @@ impl Topic {
             }
             Action::TrainDictionary { topic, samples } => {
                 context.known_topic(&topic).await?;
-                let trained = admin.train_dictionary(&topic, samples as usize).await.map_err(of_core)?;
+                let trained = admin.dictionaries().train(&topic, samples as usize).await.map_err(of_core)?;
                 (topic, trained_text(trained))
             }
             Action::Rate { topic, rate: Rate(rate) } => {
                 context.known_topic(&topic).await?;
-                admin.set_rate(&topic, rate).await.map_err(of_core)?;
+                admin.topic(&topic).set_rate(rate).await.map_err(of_core)?;
                 (topic, rate.map_or("unbounded".to_owned(), |rate| format!("at most {rate}/s")))
             }
         };
@@ -121,7 +121,7 @@ fn trained_text(Trained { id, samples, plain_bytes, compressed_bytes, .. }: Trai
 }
 
 async fn delete(context: &Context, topic: &Name) -> Result<(), Fault> {
-    match context.admin().delete_topic(topic).await.map_err(of_core)? {
+    match context.admin().topic(topic).delete().await.map_err(of_core)? {
         TopicDeletion::Deleted => Ok(()),
         TopicDeletion::Unknown => {
             context.known_topic(topic).await?;
@@ -143,8 +143,8 @@ async fn delete(context: &Context, topic: &Name) -> Result<(), Fault> {
 async fn show(context: &Context, topic: &Name) -> Result<(), Fault> {
     context.known_topic(topic).await?;
     let admin = context.admin();
-    let numbers = admin.count(topic).await.map_err(of_core)?;
-    let policy = admin.policy(topic).await.map_err(of_core)?;
+    let numbers = admin.topic(topic).count().await.map_err(of_core)?;
+    let policy = admin.topic(topic).policy().await.map_err(of_core)?;
     let now = context.now().await?;
     let mut shown = topics::json_of(&numbers);
     shown["policy"] = policy::json_of(&policy);

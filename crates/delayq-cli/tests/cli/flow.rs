@@ -225,7 +225,7 @@ impl Flow {
         let puts = within("the load to end", LONG, load.puts).await.unwrap();
         for topic in ["out", "work"].map(|topic| Topic::new(topic).unwrap()) {
             wait_until("everything to be delivered", LONG, async || {
-                let numbers = Admin::new(self.client.clone()).count(&topic).await;
+                let numbers = Admin::new(self.client.clone()).topic(&topic).count().await;
                 numbers.is_ok_and(|numbers| numbers.delayed + numbers.ready + numbers.leased == 0)
             })
             .await;

@@ -208,7 +208,7 @@ async fn ask(producer: &Producer, messages: &[Message], found: &mut Reconciled) 
     for message in messages {
         let Some(id) = message.id.clone() else { continue };
         let target = Target { id, group: message.group.clone() };
-        match admin.get(&message.topic, &target).await.map_err(unusable)? {
+        match admin.topic(&message.topic).get(&target).await.map_err(unusable)? {
             Some(_) => found.known += 1,
             None => found.put += 1,
         }

@@ -62,7 +62,7 @@ async fn end(mut process: Process) -> u64 {
 }
 
 async fn is_carried_out(host: &Host, count: u64, stats: SpoolStats) {
-    let numbers = Admin::new(host.deployment.client.clone()).count(&topic()).await.unwrap();
+    let numbers = Admin::new(host.deployment.client.clone()).topic(&topic()).count().await.unwrap();
     let (cancels, puts) = (count / A_CANCEL_IN, count - count / A_CANCEL_IN);
     assert_eq!((numbers.accepted, numbers.cancelled), (puts, cancels), "{numbers:?}");
     assert_eq!(numbers.ready + numbers.delayed, puts - cancels, "{numbers:?}");

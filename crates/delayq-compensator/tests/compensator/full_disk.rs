@@ -65,7 +65,7 @@ impl Host {
     async fn is_resubmitted(&self) {
         let admin = Admin::new(self.deployment.client.clone());
         wait_until("everything that waits to be put", LONG, || async {
-            admin.count(&topic()).await.is_ok_and(|numbers| numbers.delayed >= RECORDS as u64)
+            admin.topic(&topic()).count().await.is_ok_and(|numbers| numbers.delayed >= RECORDS as u64)
         })
         .await;
     }
@@ -134,7 +134,7 @@ async fn a_compensator_that_starts_on_a_full_disk_gets_out_what_waits_there() {
     let stats = || SpoolReader::open_beside(disk.path()).unwrap().stats().unwrap();
     wait_until("nothing to wait any more", LONG, || async { stats().waiting == 0 }).await;
     let admin = Admin::new(deployment.client.clone());
-    assert_eq!(admin.count(&topic()).await.unwrap().delayed, RECORDS as u64);
+    assert_eq!(admin.topic(&topic()).count().await.unwrap().delayed, RECORDS as u64);
     shutdown.request();
     within("the compensator's end", SHORT, running).await.unwrap().unwrap();
 }

@@ -39,7 +39,7 @@ async fn a_compensator_that_is_killed_loses_nothing_and_puts_nothing_twice() {
         Process::spawn("delayq-compensator", command)
     };
     let admin = Admin::new(host.deployment.client.clone());
-    let stored = async || admin.count(&topic()).await.unwrap().delayed;
+    let stored = async || admin.topic(&topic()).count().await.unwrap().delayed;
     for _ in 0..3 {
         let (before, mut process) = (stored().await, start());
         wait_until("some of them", LONG, async || stored().await > before + 50).await;
@@ -54,7 +54,7 @@ async fn a_compensator_that_is_killed_loses_nothing_and_puts_nothing_twice() {
     .await;
     let ended = process.end_by(Signal::TERM, LONG).await;
     assert_eq!(ended.code(), Some(0), "{}", process.tail());
-    let numbers = admin.count(&topic()).await.unwrap();
+    let numbers = admin.topic(&topic()).count().await.unwrap();
     assert_eq!((numbers.accepted, numbers.delayed), (COUNT, COUNT));
     let stats = SpoolReader::open_beside(host.folder.path()).unwrap().stats().unwrap();
     assert!(stats.rejected == 0 && stats.balances(), "{stats:?}");

@@ -76,7 +76,8 @@ impl Host {
     async fn is_reached(&self) {
         let admin = Admin::new(self.deployment.client.clone());
         let (admin, topic) = (&admin, &topic());
-        wait_until("a count of what Redis has", SHORT, || async { admin.count(topic).await.is_ok() }).await;
+        wait_until("a count of what Redis has", SHORT, || async { admin.topic(topic).count().await.is_ok() })
+            .await;
     }
 
     /// Puts once more, without the spool; the answer shows the stored message.
@@ -124,7 +125,7 @@ async fn a_spooled_put_of_unknown_fate_is_delivered_however_late_and_aside_where
     let host = Host::start().await;
     let strict = Topic::new("strict").unwrap();
     let refuse = Policy { repeats: Some(Repeats::Refuse), ..Policy::default() };
-    Admin::new(host.deployment.client.clone()).set_policy(&strict, &refuse).await.unwrap();
+    Admin::new(host.deployment.client.clone()).topic(&strict).set_policy(&refuse).await.unwrap();
     let long_ago = UnixMillis::new(1_000);
     let lenient = message("a");
     let refused = Message::new(strict, "x").id("a").unwrap().at(FAR);
@@ -217,7 +218,7 @@ async fn a_message_whose_delay_and_expiry_passed_in_an_outage_is_expired_and_not
     let record = SpoolRecord::put(&message, Fate::NotApplied, UnixMillis::new(1));
     host.spool.append(vec![record]).await.unwrap();
     assert_eq!(drain(&mut host.resubmitter().await).await, resubmitted(1));
-    assert_eq!(Admin::new(host.deployment.client.clone()).count(&topic()).await.unwrap().accepted, 1);
+    assert_eq!(Admin::new(host.deployment.client.clone()).topic(&topic()).count().await.unwrap().accepted, 1);
 }
 
 #[tokio::test]
@@ -301,6 +302,6 @@ async fn what_was_spooled_before_a_growth_is_put_once_and_a_spooled_cancel_finds
     let report = drain(&mut resubmitter).await;
     assert_eq!((report.resubmitted, report.rejected), (50, 0));
     assert_eq!(host.deployment.client.shards(), grown);
-    let numbers = delayq::Admin::new(host.deployment.client.clone()).count(&topic()).await.unwrap();
+    let numbers = delayq::Admin::new(host.deployment.client.clone()).topic(&topic()).count().await.unwrap();
     assert_eq!((numbers.accepted, numbers.cancelled, numbers.delayed), (40, 10, 30));
 }

@@ -77,7 +77,7 @@ impl Spooled {
             }
         })
         .await;
-        let numbers = self.admin.count(&topic()).await.unwrap();
+        let numbers = self.admin.topic(&topic()).count().await.unwrap();
         assert_eq!(
             (numbers.accepted, numbers.cancelled),
             (self.ids, self.ids),

@@ -116,7 +116,7 @@ async fn a_shift_that_did_not_reach_redis_stays_one_that_was_never_tried() {
     host.spool.append_group(&shift(), false).await.unwrap();
     host.deployment.server.kill().await;
     // A write on the breaking connection may have arrived; later writes find no server.
-    Admin::new(host.deployment.client.clone()).count(&topic()).await.unwrap_err();
+    Admin::new(host.deployment.client.clone()).topic(&topic()).count().await.unwrap_err();
     let report = host.resubmitter().await.run_once().await.unwrap();
     assert!(report.held.is_some(), "{report:?}");
     let waiting = SpoolReader::open_beside(host.folder.path()).unwrap().waiting(0, 1).unwrap();

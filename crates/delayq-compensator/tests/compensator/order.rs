@@ -156,7 +156,7 @@ async fn a_spooled_change_of_a_group_in_one_topic_leaves_its_messages_of_others_
     let admin = &host.deployment.admin;
     let found = async |topic: &Topic, id: &str| {
         let target = Target { group: Some(group.clone()), ..target(id) };
-        admin.get(topic, &target).await.unwrap().unwrap().envelope.unwrap()
+        admin.topic(topic).get(&target).await.unwrap().unwrap().envelope.unwrap()
     };
     assert_eq!(found(&topic(), "g1").await.state, State::Cancelled);
     let kept = found(&mail, "m1").await;

@@ -45,7 +45,7 @@ async fn twenty_thousand_mixed_writes_during_an_outage_end_as_without_it() {
 
     assert_eq!(known_by_ids(&host, IDS).await, known_by_ids(&calm, IDS).await);
     let numbers =
-        async |host: &Host| Admin::new(host.deployment.client.clone()).count(&topic()).await.unwrap();
+        async |host: &Host| Admin::new(host.deployment.client.clone()).topic(&topic()).count().await.unwrap();
     assert_eq!(numbers(&host).await, numbers(&calm).await);
     let stats = resubmitter.stats().await.unwrap();
     // Records set aside came too late without an outage as well.

@@ -22,7 +22,7 @@ async fn rename(host: &Host, from: &str, to: &str) {
 }
 
 async fn stored(host: &Host) -> (u64, u64) {
-    let numbers = Admin::new(host.deployment.client.clone()).count(&topic()).await.unwrap();
+    let numbers = Admin::new(host.deployment.client.clone()).topic(&topic()).count().await.unwrap();
     (numbers.accepted, numbers.cancelled)
 }
 

@@ -31,7 +31,7 @@ async fn returns(host: &Host) {
     let mut resubmitter = host.resubmitter().await;
     drain(&mut resubmitter).await;
     assert_eq!(host.put(message("m1")).await, PutOutcome::Exists(State::Delayed, FAR));
-    let numbers = Admin::new(host.deployment.client.clone()).count(&topic()).await.unwrap();
+    let numbers = Admin::new(host.deployment.client.clone()).topic(&topic()).count().await.unwrap();
     let put = 1 + PUTS + late;
     assert_eq!((numbers.accepted, numbers.cancelled, numbers.delayed), (put, 1, put - 1));
     let stats = resubmitter.stats().await.unwrap();

@@ -16,7 +16,7 @@ async fn replicated() -> (Host, RedisServer) {
     let (client, admin, producer) = created(settings(confirming(&server.url()), 4)).await;
     let host = Host::on(Deployment { server, client, producer, admin });
     let policy = Policy { durability: Some(Durability::Replicas(1)), ..Policy::default() };
-    host.deployment.admin.change_policy(&topic(), &policy, &[]).await.unwrap();
+    host.deployment.admin.topic(&topic()).change_policy(&policy, &[]).await.unwrap();
     (host, replica)
 }
 
@@ -120,9 +120,9 @@ async fn first_tries_and_cancels_are_carried_out_although_nothing_is_confirmed()
         resubmitter.try_again();
         assert_eq!(drain(&mut resubmitter).await, resubmitted(0));
         deliveries += deliver(&host).await;
-        let numbers = admin.count(&topic()).await.unwrap();
+        let numbers = admin.topic(&topic()).count().await.unwrap();
         assert_eq!((numbers.accepted, numbers.cancelled, deliveries), (4, 1, 1));
-        let moved = admin.get(&topic(), &target("moved")).await.unwrap().unwrap();
+        let moved = admin.topic(&topic()).get(&target("moved")).await.unwrap().unwrap();
         assert_eq!(moved.envelope.unwrap().due, later);
     }
     assert_eq!(resubmitter.stats().await.unwrap().waiting, 4, "nothing is confirmed");
@@ -146,7 +146,7 @@ async fn a_group_that_is_cancelled_but_not_confirmed_keeps_what_it_gets_afterwar
         resubmitter.try_again();
         assert_eq!(drain(&mut resubmitter).await, resubmitted(0));
     }
-    let numbers = admin.count(&mail).await.unwrap();
+    let numbers = admin.topic(&mail).count().await.unwrap();
     assert_eq!((numbers.cancelled, numbers.delayed), (1, 1));
 
     replica.thaw();

@@ -37,7 +37,7 @@ pub(super) async fn known(host: &Host, targets: impl IntoIterator<Item = Target>
     let admin = Admin::new(host.deployment.client.clone());
     let mut known = Vec::new();
     for target in targets {
-        let found = admin.get(&topic(), &target).await.unwrap();
+        let found = admin.topic(&topic()).get(&target).await.unwrap();
         known.push(found.map_or_else(String::new, |found| {
             let kept = found.envelope.unwrap();
             format!("{:?} {:?} {:?}", kept.state, kept.due, kept.payload)

@@ -52,7 +52,7 @@ pub(crate) fn run(folder: &Path, script: &str) {
 pub(crate) async fn stored<B: Broker>(stage: &Stage<B>, id: &str) -> Vec<u8> {
     let admin = Admin::new(stage.deployment.client.clone());
     let target = Target::from(MessageId::own(id).unwrap());
-    admin.get(&topic(), &target).await.unwrap().unwrap().envelope.unwrap().payload
+    admin.topic(&topic()).get(&target).await.unwrap().unwrap().envelope.unwrap().payload
 }
 
 /// With these keys of the intake's kind, records are taken in and buried, and an operator sees the intake.

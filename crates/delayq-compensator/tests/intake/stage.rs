@@ -155,7 +155,7 @@ impl<B: Broker> Stage<B> {
     pub(crate) async fn books(&self) -> Books {
         let admin = Admin::new(self.deployment.client.clone());
         // After an outage the first call may meet the former connection.
-        let numbers = wait_for("the books", LONG, async || admin.count(&topic()).await.ok()).await;
+        let numbers = wait_for("the books", LONG, async || admin.topic(&topic()).count().await.ok()).await;
         Books {
             accepted: numbers.accepted,
             delayed: numbers.delayed,

@@ -31,7 +31,7 @@ async fn each_is<B: Broker>(stage: &Stage<B>, expected: BTreeMap<u64, Is>) {
     let admin = Admin::new(stage.deployment.client.clone());
     for (message, expected) in expected {
         let target = Target::from(MessageId::own(id(message)).unwrap());
-        let found = match admin.get(&topic(), &target).await.unwrap() {
+        let found = match admin.topic(&topic()).get(&target).await.unwrap() {
             None => Is::Unknown,
             Some(kept) => match kept.envelope.unwrap() {
                 kept if kept.state == State::Cancelled => Is::Cancelled,
@@ -63,7 +63,7 @@ pub(crate) async fn each_message_ends_as_the_order_of_its_records_says<B: Broker
         remember_cancelled: Some(Duration::from_secs(86_400)),
         ..Policy::default()
     };
-    stage.deployment.admin.set_policy(&topic(), &remember).await.unwrap();
+    stage.deployment.admin.topic(&topic()).set_policy(&remember).await.unwrap();
     let mut random = fastrand::Rng::with_seed(11);
     let all: Vec<Write> = (0..writes()).map(|n| Write::random(n, &mut random)).collect();
     let mut compensators = [stage.compensator(SMALL).await, stage.compensator(SMALL).await];

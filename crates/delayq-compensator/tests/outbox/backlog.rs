@@ -70,7 +70,7 @@ async fn is_carried_out(readers: &Readers, count: u64) {
     let admin = Admin::new(readers.deployment.client.clone());
     wait_until("every row in Redis", LONG * at_length(1, 20), async || {
         tokio::time::sleep(LOOK_EVERY).await;
-        let numbers = admin.count(&topic()).await.unwrap();
+        let numbers = admin.topic(&topic()).count().await.unwrap();
         numbers.accepted >= puts && numbers.cancelled >= cancels
     })
     .await;
@@ -79,7 +79,7 @@ async fn is_carried_out(readers: &Readers, count: u64) {
     println!("{count} rows in {:?}, at most {most_kib} KiB resident", began.elapsed());
     process.ends_well_by(Signal::TERM, LONG).await;
     assert!(most_kib < MOST_KIB, "{most_kib} KiB");
-    let numbers = admin.count(&topic()).await.unwrap();
+    let numbers = admin.topic(&topic()).count().await.unwrap();
     assert_eq!((numbers.accepted, numbers.cancelled), (puts, cancels), "{numbers:?}");
     assert_eq!(numbers.ready + numbers.delayed, puts - cancels, "{numbers:?}");
     let books = readers.keeper().books().await.unwrap();

@@ -42,7 +42,7 @@ const REPLACING: &str =
 /// Asserts that the row's message is delivered once, although the database notes no result before `make_well`.
 async fn is_delivered_once(readers: &Readers, make_well: impl AsyncFnOnce()) {
     let forgetful = Policy { remember_own: Some(std::time::Duration::ZERO), ..Policy::default() };
-    readers.deployment.admin.set_policy(&topic(), &forgetful).await.unwrap();
+    readers.deployment.admin.topic(&topic()).set_policy(&forgetful).await.unwrap();
     let reader = readers.read();
     readers.is_unready("no space left").await;
     let (holder, receipt) = hold(readers).await;
@@ -126,7 +126,7 @@ async fn in_mariadb_a_row_whose_result_cannot_be_noted_is_carried_out_once_and_w
 
 async fn is_not_stale(readers: &Readers, insert: impl AsyncFnOnce()) {
     let refuse = Policy { repeats: Some(Repeats::Refuse), ..Policy::default() };
-    readers.deployment.admin.set_policy(&topic(), &refuse).await.unwrap();
+    readers.deployment.admin.topic(&topic()).set_policy(&refuse).await.unwrap();
     insert().await;
     let reader = readers.read();
     is_put_in_the_end(readers, "a").await;

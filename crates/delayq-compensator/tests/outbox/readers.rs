@@ -134,12 +134,12 @@ impl Readers {
     pub(crate) async fn stored(&self, id: &str, group: Option<&str>) -> Option<Envelope> {
         let group = group.map(|group| Group::new(group).unwrap());
         let target = Target { id: MessageId::own(id).unwrap(), group };
-        let found = Admin::new(self.deployment.client.clone()).get(&topic(), &target).await.unwrap();
+        let found = Admin::new(self.deployment.client.clone()).topic(&topic()).get(&target).await.unwrap();
         found.map(|found| found.envelope.unwrap())
     }
 
     pub(crate) async fn accepted(&self) -> u64 {
-        Admin::new(self.deployment.client.clone()).count(&topic()).await.unwrap().accepted
+        Admin::new(self.deployment.client.clone()).topic(&topic()).count().await.unwrap().accepted
     }
 
     pub(crate) fn metrics(&self) -> String {

@@ -33,7 +33,7 @@ async fn a_shard_that_is_missing_holds_up_its_own_messages_alone_and_each_in_ord
     .await;
     rename("{dq:2}:away", "{dq:2}:meta").await;
     stand.is_all_settled().await;
-    let numbers = stand.deployment.admin.count(&crate::stand::topic()).await.unwrap();
+    let numbers = stand.deployment.admin.topic(&crate::stand::topic()).count().await.unwrap();
     assert_eq!(
         (numbers.accepted, numbers.cancelled),
         (MESSAGES, MESSAGES),
@@ -71,7 +71,7 @@ async fn rest_by_groups(readers: &Readers, insert: impl AsyncFn(String)) {
     .await;
     let _: String = server.command(&["RENAME", "{dq:2}:away", "{dq:2}:meta"]).await;
     readers.is_all_settled().await;
-    let numbers = readers.deployment.admin.count(&crate::stand::topic()).await.unwrap();
+    let numbers = readers.deployment.admin.topic(&crate::stand::topic()).count().await.unwrap();
     assert_eq!((numbers.accepted, numbers.cancelled), (GROUPS, GROUPS));
     reader.end().await;
 }

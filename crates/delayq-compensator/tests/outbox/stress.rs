@@ -68,7 +68,7 @@ async fn write_all<R: AsyncFnMut(String)>(
         remember_cancelled: Some(Duration::from_secs(86_400)),
         ..Policy::default()
     };
-    readers.deployment.admin.set_policy(&topic(), &remember).await.unwrap();
+    readers.deployment.admin.topic(&topic()).set_policy(&remember).await.unwrap();
     let mut run = connect().await;
     let (all, is_over) = (all_writes(), AtomicBool::new(false));
     let locks = Is::of_each(all.iter().copied()).into_keys().map(|message| format!("({message})"));

@@ -11,7 +11,7 @@ async fn rows_that_no_replica_confirms_hold_up_no_other_topic_however_many_runs_
     stand.deployment.client = Client::new(settings(confirming(&stand.deployment.server.url()), 4));
     let replica = stand.deployment.server.replica().await;
     let policy = Policy { durability: Some(Durability::Replicas(1)), ..Policy::default() };
-    stand.deployment.admin.change_policy(&topic(), &policy, &[]).await.unwrap();
+    stand.deployment.admin.topic(&topic()).change_policy(&policy, &[]).await.unwrap();
     replica.freeze();
     // With a separate confirmation for each row, the rows take longer than a turn may.
     stand

@@ -11,7 +11,7 @@ pub(super) async fn count(client: Client, topics: UnroutedTopics) -> UnroutedCou
     let admin = Admin::new(client);
     let mut counted = Vec::with_capacity(topics.len());
     for topic in topics {
-        let ready = admin.count(&topic).await?.ready;
+        let ready = admin.topic(&topic).count().await?.ready;
         counted.push((topic, ready));
     }
     Ok(counted)

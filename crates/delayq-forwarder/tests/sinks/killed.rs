@@ -31,7 +31,7 @@ async fn a_forwarder_that_is_killed_loses_nothing_and_repeats_at_most_what_it_he
     let file = folder.path().join("delayq.toml");
     std::fs::write(&file, configuration(&stage, folder.path())).unwrap();
     let policy = Policy { backoff: None, ..Policy::default() };
-    Admin::new(stage.client.clone()).set_policy(&topic("t"), &policy).await.unwrap();
+    Admin::new(stage.client.clone()).topic(&topic("t")).set_policy(&policy).await.unwrap();
     stage.put("t", 0, 3000, 100).await;
     let start = || {
         let mut command = Command::new(PROGRAM);

@@ -168,7 +168,11 @@ async fn an_id_that_is_used_again_is_not_dropped_as_a_duplicate() {
     let (stage, subject) = (Stage::new().await, Stream::start().await);
     let policy =
         delayq::admin::Policy { remember_own: Some(Duration::ZERO), ..delayq::admin::Policy::default() };
-    delayq::Admin::new(stage.client.clone()).set_policy(&crate::stage::topic("t"), &policy).await.unwrap();
+    delayq::Admin::new(stage.client.clone())
+        .topic(&crate::stage::topic("t"))
+        .set_policy(&policy)
+        .await
+        .unwrap();
     let running =
         stage.forward(stage.settings([("s", subject.sink())], vec![route("t", "s", "out.x")])).await.unwrap();
     for _ in 0..2 {

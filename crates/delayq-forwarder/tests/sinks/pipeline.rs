@@ -163,7 +163,7 @@ async fn a_dictionary_that_cannot_be_fetched_for_a_moment_buries_nothing() {
     for answer in producer.put_many((0..200).map(later).collect()).await {
         answer.unwrap();
     }
-    admin.train_dictionary(&topic("t"), 200).await.unwrap();
+    admin.dictionaries().train(&topic("t"), 200).await.unwrap();
     producer.put(Message::new(topic("t"), order(5000)).id("m").unwrap()).await.unwrap();
     let key = Keys::new(other.namespace().clone()).base(ShardId::new(0)) + "dictionaries";
     let aside = format!("{key}-aside");
@@ -207,7 +207,8 @@ async fn a_destination_that_is_too_long_is_buried() {
 async fn a_killed_forwarder_repeats_at_most_what_it_held() {
     let (stage, folder) = (Stage::new().await, tempfile::tempdir().unwrap());
     Admin::new(stage.client.clone())
-        .set_policy(&topic("t"), &Policy { backoff: None, ..Policy::default() })
+        .topic(&topic("t"))
+        .set_policy(&Policy { backoff: None, ..Policy::default() })
         .await
         .unwrap();
     let sink = SinkConfig { in_flight: 100, batch: 10, ..file(folder.path()) };

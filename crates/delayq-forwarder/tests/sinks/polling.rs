@@ -20,7 +20,7 @@ async fn make_topics(stage: &Stage, count: usize) {
     let admin = Admin::new(stage.client.clone());
     for n in 0..count {
         let policy = Policy { max_attempts: Some(7), ..Policy::default() };
-        admin.set_policy(&topic(&format!("t-{n}")), &policy).await.unwrap();
+        admin.topic(&topic(&format!("t-{n}"))).set_policy(&policy).await.unwrap();
     }
 }
 

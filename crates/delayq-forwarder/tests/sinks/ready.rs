@@ -132,7 +132,7 @@ async fn an_unreachable_destination_or_a_paused_topic_leaves_a_forwarder_ready()
     let mut settings = stage.settings([("w", sink)], vec![route("t", "w", "in"), route("paused", "w", "in")]);
     settings.forwarder.circuit_failures = 1;
     let admin = delayq::Admin::new(stage.client.clone());
-    admin.pause(&crate::stage::topic("paused")).await.unwrap();
+    admin.topic(&crate::stage::topic("paused")).pause().await.unwrap();
     stage.put("t", 0, 5, 10).await;
     stage.put("paused", 5, 5, 10).await;
     let running = stage.forward(settings).await.unwrap();

@@ -128,7 +128,7 @@ impl Stage {
     }
 
     pub(crate) async fn numbers(&self, name: &str) -> Numbers {
-        self.admin.count(&topic(name)).await.unwrap()
+        self.admin.topic(&topic(name)).count().await.unwrap()
     }
 
     pub(crate) async fn drained(&self, name: &str) {
@@ -137,7 +137,7 @@ impl Stage {
 
     pub(crate) async fn dead(&self, name: &str) -> BTreeMap<String, String> {
         let state = ListState::Dead { newest_first: false };
-        let dead = self.admin.list(&topic(name), state, TimeRange::ALL, 10_000).await.unwrap();
+        let dead = self.admin.topic(&topic(name)).list(state, TimeRange::ALL, 10_000).await.unwrap();
         dead.into_iter()
             .map(|one| (one.id.to_string(), one.envelope.unwrap().reason.unwrap_or_default()))
             .collect()

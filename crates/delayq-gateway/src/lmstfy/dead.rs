@@ -16,7 +16,7 @@ const A_STEP: u64 = 500;
 
 pub(super) async fn first(ask: &CheckedCall) -> JobReply {
     let head = oldest(ask, 1).await?.first().map(|target| shown(&target.id)).unwrap_or_default();
-    let size = ask.app.admin.count(ask.topic()).await.map_err(internal)?.dead;
+    let size = ask.app.admin.topic(ask.topic()).count().await.map_err(internal)?.dead;
     let (namespace, queue) = (&ask.call.namespace, &ask.call.queue);
     let value =
         json!({ "deadletter_head": head, "deadletter_size": size, "namespace": namespace, "queue": queue });
@@ -24,7 +24,7 @@ pub(super) async fn first(ask: &CheckedCall) -> JobReply {
 }
 
 pub(super) async fn size(ask: &CheckedCall) -> JobReply {
-    let numbers = ask.app.admin.count(ask.topic()).await.map_err(internal)?;
+    let numbers = ask.app.admin.topic(ask.topic()).count().await.map_err(internal)?;
     Ok(sized(ask, numbers.dead))
 }
 
@@ -37,7 +37,8 @@ pub(super) async fn respawn(ask: &CheckedCall) -> JobReply {
     let mut respawned = 0;
     while respawned < limit {
         let some = oldest(ask, limit - respawned).await?;
-        let replayed = ask.app.admin.replay_renewed(ask.topic(), &some, terms).await.map_err(internal)?;
+        let replayed =
+            ask.app.admin.topic(ask.topic()).replay_renewed(&some, terms).await.map_err(internal)?;
         respawned += replayed.replayed;
         if replayed.replayed == 0 {
             break;

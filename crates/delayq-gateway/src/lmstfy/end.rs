@@ -24,6 +24,6 @@ pub(super) async fn delete(ask: &CheckedCall, id: &str) -> JobReply {
 }
 
 pub(super) async fn destroy(ask: &CheckedCall) -> JobReply {
-    ask.app.admin.purge(ask.topic(), PurgeWhat::Ready, |_| {}).await.map_err(internal)?;
+    ask.app.admin.topic(ask.topic()).purge(PurgeWhat::Ready, |_| {}).await.map_err(internal)?;
     Ok(nothing())
 }

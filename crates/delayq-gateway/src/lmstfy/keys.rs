@@ -112,7 +112,7 @@ impl PoolTokens {
             return Ok(known);
         }
         let (token, limit) = (key.named("token"), key.named("limit"));
-        let [token, limit] = self.admin.notes_of([&token, &limit]).await?;
+        let [token, limit] = self.admin.gateways().notes_of([&token, &limit]).await?;
         let limit = limit.and_then(|text| read::<LimitNote>(&text)).map(|note| note.limit);
         let known = KnownToken { at: Instant::now(), is_token: token.is_some(), limit };
         if known.is_token {
@@ -142,13 +142,13 @@ impl PoolTokens {
         most: i64,
         interval: i64,
     ) -> Result<bool, Error> {
-        let count = self.admin.count_call(&key.window(side), seconds(interval)).await?;
+        let count = self.admin.gateways().count_call(&key.window(side), seconds(interval)).await?;
         Ok(i64::try_from(count).is_ok_and(|count| count <= most))
     }
 
     /// Takes back a call that [`Self::allows`] counted.
     pub(super) async fn take_back(&self, key: &TokenKey, side: &str, interval: i64) {
-        if let Err(error) = self.admin.take_back_call(&key.window(side), seconds(interval)).await {
+        if let Err(error) = self.admin.gateways().take_back_call(&key.window(side), seconds(interval)).await {
             tracing::debug!(%error, "a call without effect stays counted");
         }
     }
@@ -156,12 +156,12 @@ impl PoolTokens {
     /// False if the token exists.
     pub(super) async fn add(&self, key: &TokenKey, token: &str, description: &str) -> Result<bool, Error> {
         let note = TokenNote { description: description.to_owned(), shown: masked(token) };
-        self.admin.new_note(&key.named("token"), &text(&note)).await
+        self.admin.gateways().new_note(&key.named("token"), &text(&note)).await
     }
 
     pub(super) async fn delete(&self, key: &TokenKey) -> Result<(), Error> {
         let names = [key.named("token"), key.named("limit"), key.window("r"), key.window("w")];
-        self.admin.delete_notes(&names).await?;
+        self.admin.gateways().delete_notes(&names).await?;
         self.forget(key);
         Ok(())
     }
@@ -173,7 +173,7 @@ impl PoolTokens {
     }
 
     pub(super) async fn limit(&self, key: &TokenKey) -> Result<Option<Limit>, Error> {
-        let [note] = self.admin.notes_of([&key.named("limit")]).await?;
+        let [note] = self.admin.gateways().notes_of([&key.named("limit")]).await?;
         Ok(note.and_then(|text| read::<LimitNote>(&text)).map(|note| note.limit))
     }
 
@@ -187,15 +187,15 @@ impl PoolTokens {
     ) -> Result<bool, Error> {
         let (name, note) = (key.named("limit"), text(&LimitNote { limit, shown: shown.to_owned() }));
         let is_set = match replaces {
-            true => self.admin.note(&name, &note).await.map(|()| true)?,
-            false => self.admin.new_note(&name, &note).await?,
+            true => self.admin.gateways().note(&name, &note).await.map(|()| true)?,
+            false => self.admin.gateways().new_note(&name, &note).await?,
         };
         self.forget(key);
         Ok(is_set)
     }
 
     pub(super) async fn delete_limit(&self, key: &TokenKey) -> Result<(), Error> {
-        self.admin.delete_notes(&[key.named("limit"), key.window("r"), key.window("w")]).await?;
+        self.admin.gateways().delete_notes(&[key.named("limit"), key.window("r"), key.window("w")]).await?;
         self.forget(key);
         Ok(())
     }
@@ -218,7 +218,7 @@ impl PoolTokens {
     }
 
     async fn notes<T: DeserializeOwned>(&self, kind: &str) -> Result<Vec<(TokenKey, T)>, Error> {
-        let notes = self.admin.notes().await?;
+        let notes = self.admin.gateways().notes().await?;
         Ok(notes
             .iter()
             .filter_map(|(name, note)| Some((TokenKey::parse(name, kind)?, read(note)?)))

@@ -18,7 +18,8 @@ pub(super) async fn first(ask: &CheckedCall) -> JobReply {
 pub(super) async fn job(ask: &CheckedCall, id: &str) -> JobReply {
     let unknown = || error(404, "job not found");
     let target = ask.target(id).await?.ok_or_else(unknown)?;
-    let listed = ask.app.admin.get(ask.topic(), &target).await.map_err(internal)?.ok_or_else(unknown)?;
+    let listed =
+        ask.app.admin.topic(ask.topic()).get(&target).await.map_err(internal)?.ok_or_else(unknown)?;
     let envelope = listed.envelope.as_ref().map_err(internal)?;
     if envelope.state as u8 > State::Dead as u8 {
         return Err(unknown());
@@ -27,7 +28,7 @@ pub(super) async fn job(ask: &CheckedCall, id: &str) -> JobReply {
 }
 
 pub(super) async fn size(ask: &CheckedCall) -> JobReply {
-    let numbers = ask.app.admin.count(ask.topic()).await.map_err(internal)?;
+    let numbers = ask.app.admin.topic(ask.topic()).count().await.map_err(internal)?;
     Ok(sized(ask, numbers.ready))
 }
 

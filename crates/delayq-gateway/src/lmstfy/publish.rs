@@ -169,7 +169,7 @@ async fn stored(
 
 /// True if the stored message is this one, from a first try whose answer was lost.
 async fn is_ours(app: &App, message: &Message, id: &MessageId) -> Result<bool, Refusal> {
-    let stored = app.admin.get(&message.topic, &id.clone().into()).await.map_err(internal)?;
+    let stored = app.admin.topic(&message.topic).get(&id.clone().into()).await.map_err(internal)?;
     let Some(Ok(stored)) = stored.map(|stored| stored.envelope) else { return Ok(true) };
     Ok(stored.payload == message.payload
         && stored.headers == message.headers

@@ -107,7 +107,7 @@ pub(super) fn rescheduled(topic: &Topic, target: &Target, outcome: &RescheduleOu
 
 pub(super) async fn replayed(app: &App, topic: &Topic, target: &Target, life: &NewLife) -> Changed {
     let delay = life.delay.map_or(Duration::ZERO, |delay| *delay);
-    let replayed = app.admin.replay_ids(topic, std::slice::from_ref(target), delay).await?;
+    let replayed = app.admin.topic(topic).replay_ids(std::slice::from_ref(target), delay).await?;
     if replayed.replayed > 0 {
         let outcome = if delay.is_zero() { "ready" } else { "delayed" };
         return Ok((StatusCode::OK, value!({ "id": target.id, "outcome": outcome })));
@@ -116,7 +116,7 @@ pub(super) async fn replayed(app: &App, topic: &Topic, target: &Target, life: &N
         let kept = value!({ "id": target.id, "outcome": "dead", "reason": why });
         return Err(Problem::outcome(Kind::Conflict, kept));
     }
-    let Some(listed) = app.admin.get(topic, target).await? else { return Err(unknown(topic, target)) };
+    let Some(listed) = app.admin.topic(topic).get(target).await? else { return Err(unknown(topic, target)) };
     let state = listed.envelope?.state.word();
     Err(Problem::outcome(Kind::Conflict, value!({ "id": target.id, "outcome": "not dead", "state": state })))
 }

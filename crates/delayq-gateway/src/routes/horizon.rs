@@ -54,11 +54,11 @@ const MAX_INTERVALS: u64 = 60;
 
 pub(super) async fn get(State(app): State<App>, ask: Ask) -> Answer {
     let topic = ask.topic()?;
-    let numbers = app.admin.count(&topic).await?;
+    let numbers = app.admin.topic(&topic).count().await?;
     let now = now(&app).await?;
     let is_whole = ask.query.text("from").is_none() && ask.query.text("to").is_none();
     let edges = if is_whole { ahead(now) } else { within(range(&ask.query)?)? };
-    let horizon = app.admin.horizon(&topic, &edges).await?;
+    let horizon = app.admin.topic(&topic).horizon(&edges).await?;
     let interval = |(at, edge): (usize, &[UnixMillis])| {
         let mut value = value!({ "count": horizon.counts.get(at) });
         add_time(&mut value, "from", Some(edge[0]));

@@ -108,8 +108,8 @@ pub(super) async fn payload(State(app): State<App>, ask: Ask) -> Answer {
 
 pub(super) async fn history(State(app): State<App>, ask: Ask) -> Answer {
     let (topic, target) = (ask.topic()?, ask.target()?);
-    let history = app.admin.history(&topic, &target).await?;
-    let listed = app.admin.get(&topic, &target).await?;
+    let history = app.admin.topic(&topic).history(&target).await?;
+    let listed = app.admin.topic(&topic).get(&target).await?;
     if listed.is_none() && history.events.is_empty() {
         return Err(unknown(&topic, &target));
     }
@@ -123,7 +123,7 @@ pub(super) async fn history(State(app): State<App>, ask: Ask) -> Answer {
 }
 
 pub(super) async fn found(app: &App, topic: &Topic, target: &Target) -> Result<Listed, Problem> {
-    app.admin.get(topic, target).await?.ok_or_else(|| unknown(topic, target))
+    app.admin.topic(topic).get(target).await?.ok_or_else(|| unknown(topic, target))
 }
 
 pub(super) fn unknown(topic: &Topic, target: &Target) -> Problem {

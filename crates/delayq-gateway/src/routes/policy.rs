@@ -23,19 +23,19 @@ pub(super) async fn get(State(app): State<App>, ask: Ask) -> Answer {
 pub(super) async fn set(State(app): State<App>, ask: Ask) -> Answer {
     let topic = ask.topic()?;
     let (policy, _) = read(&ask.json::<GivenSettings>(&app).await?)?;
-    app.admin.set_policy(&topic, &policy).await?;
+    app.admin.topic(&topic).set_policy(&policy).await?;
     shown(&app, &topic).await
 }
 
 pub(super) async fn change(State(app): State<App>, ask: Ask) -> Answer {
     let topic = ask.topic()?;
     let (policy, reset) = read(&ask.json::<GivenSettings>(&app).await?)?;
-    app.admin.change_policy(&topic, &policy, &reset).await?;
+    app.admin.topic(&topic).change_policy(&policy, &reset).await?;
     shown(&app, &topic).await
 }
 
 async fn shown(app: &App, topic: &Topic) -> Answer {
-    Ok(json(StatusCode::OK, &json_of(&app.admin.policy(topic).await?)))
+    Ok(json(StatusCode::OK, &json_of(&app.admin.topic(topic).policy().await?)))
 }
 
 /// The second value has the settings that are null.

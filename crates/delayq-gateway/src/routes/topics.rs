@@ -33,7 +33,7 @@ pub(super) async fn list(State(app): State<App>, ask: Ask) -> Answer {
         topics.into_iter().skip_while(|topic| after.as_ref().is_some_and(|after| topic <= after));
     let mut counted = Vec::new();
     for topic in behind.by_ref().take(limit) {
-        let mut value = numbers(&app.admin.count(&topic).await?);
+        let mut value = numbers(&app.admin.topic(&topic).count().await?);
         value["topic"] = value!(topic);
         counted.push(value);
     }
@@ -44,15 +44,15 @@ pub(super) async fn list(State(app): State<App>, ask: Ask) -> Answer {
 
 pub(super) async fn get(State(app): State<App>, ask: Ask) -> Answer {
     let topic = ask.topic()?;
-    let mut value = numbers(&app.admin.count(&topic).await?);
+    let mut value = numbers(&app.admin.topic(&topic).count().await?);
     value["topic"] = value!(topic);
-    value["policy"] = policy(&app.admin.policy(&topic).await?);
+    value["policy"] = policy(&app.admin.topic(&topic).policy().await?);
     Ok(json(StatusCode::OK, &value))
 }
 
 pub(super) async fn delete(State(app): State<App>, ask: Ask) -> Answer {
     let topic = ask.topic()?;
-    match app.admin.delete_topic(&topic).await? {
+    match app.admin.topic(&topic).delete().await? {
         TopicDeletion::Deleted => Ok(nothing()),
         TopicDeletion::Unknown => Err(Problem::new(Kind::NoTopic, format!("there is no topic {topic}"))),
         TopicDeletion::Kept(shards) => {
@@ -69,7 +69,7 @@ pub(super) async fn histogram(State(app): State<App>, ask: Ask) -> Answer {
     if !(60..=3600).contains(&seconds) || 3600 % seconds > 0 || nanos > 0 {
         return Err(Problem::invalid("width", "write a divisor of an hour from 1m to 1h"));
     }
-    let slots = app.admin.histogram(&topic, range, width).await?;
+    let slots = app.admin.topic(&topic).histogram(range, width).await?;
     let value = |slot: &Slot| {
         let mut value = value!({ "count": slot.count });
         add_time(&mut value, "from", Some(slot.start));
@@ -79,12 +79,12 @@ pub(super) async fn histogram(State(app): State<App>, ask: Ask) -> Answer {
 }
 
 pub(super) async fn pause(State(app): State<App>, ask: Ask) -> Answer {
-    app.admin.pause(&ask.topic()?).await?;
+    app.admin.topic(&ask.topic()?).pause().await?;
     Ok(nothing())
 }
 
 pub(super) async fn resume(State(app): State<App>, ask: Ask) -> Answer {
-    app.admin.resume(&ask.topic()?).await?;
+    app.admin.topic(&ask.topic()?).resume().await?;
     Ok(nothing())
 }
 
@@ -94,6 +94,6 @@ pub(super) async fn set_rate(State(app): State<App>, ask: Ask) -> Answer {
     if rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
         return Err(Problem::invalid("rate", "write messages a second, more than 0, or null"));
     }
-    app.admin.set_rate(&topic, rate).await?;
+    app.admin.topic(&topic).set_rate(rate).await?;
     Ok(nothing())
 }

@@ -162,7 +162,7 @@ async fn a_client_that_leaves_its_answer_unread_is_closed_and_its_messages_come_
     })
     .await;
     wait_until("all messages are ready", SHORT, async || {
-        let numbers = stage.deployment.admin.count(&topic("large")).await.unwrap();
+        let numbers = stage.deployment.admin.topic(&topic("large")).count().await.unwrap();
         (numbers.ready, numbers.leased) == (60, 0)
     })
     .await;

@@ -21,7 +21,7 @@ async fn every_line_has_its_answer_in_order_and_the_last_line_the_totals() {
     let numbers: Vec<u64> = lines.iter().map(|line| line["line"].as_u64().unwrap()).collect();
     assert_eq!(numbers, (1..=2_000).collect::<Vec<_>>());
     assert_eq!((&lines[0]["outcome"], &lines[3]["code"]), (&json!("stored"), &json!("DQ-G114")));
-    assert_eq!(stage.deployment.admin.count(&topic("mails")).await.unwrap().delayed, 1_600);
+    assert_eq!(stage.deployment.admin.topic(&topic("mails")).count().await.unwrap().delayed, 1_600);
 }
 
 #[tokio::test]

@@ -65,7 +65,7 @@ async fn pages_follow_each_other_until_the_last() {
 async fn a_history_names_each_event() {
     let stage = Stage::start("").await;
     let policy = Policy { history: Some(100), ..Policy::default() };
-    stage.deployment.admin.set_policy(&topic("orders"), &policy).await.unwrap();
+    stage.deployment.admin.topic(&topic("orders")).set_policy(&policy).await.unwrap();
     stage.deployment.put([far("a")]).await;
     stage.gateway.delete("/v1/topics/orders/messages/a").await.with(200);
     let history = stage.gateway.get("/v1/topics/orders/messages/a/history").await.with(200);

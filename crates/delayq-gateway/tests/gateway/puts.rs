@@ -14,7 +14,8 @@ async fn a_put_in_json_is_the_line_of_put_from() {
     let put = stage.gateway.put(path, &body).await;
     assert_eq!(put.with(201)["outcome"], "stored");
     assert_eq!(put.header("location"), path);
-    let found = stage.deployment.admin.get(&topic("orders"), &target("order-17")).await.unwrap().unwrap();
+    let found =
+        stage.deployment.admin.topic(&topic("orders")).get(&target("order-17")).await.unwrap().unwrap();
     let envelope = found.envelope.unwrap();
     assert_eq!((envelope.payload.as_slice(), envelope.max_attempts), (&br#"{"order":17}"#[..], 3));
     assert_eq!(envelope.headers, [("a".to_owned(), "b".to_owned())]);
@@ -60,7 +61,7 @@ async fn any_other_body_is_the_payload_and_headers_describe_the_message() {
     let request = request.header("delayq-due", "2099-01-01T00:00:00Z");
     Answer::of(request.body(vec![0_u8, 255])).await.with(201);
     let target = Target { group: Some("g".parse().unwrap()), ..target("x/y") };
-    let found = stage.deployment.admin.get(&topic("a/b"), &target).await.unwrap().unwrap();
+    let found = stage.deployment.admin.topic(&topic("a/b")).get(&target).await.unwrap().unwrap();
     let envelope = found.envelope.unwrap();
     assert_eq!((envelope.payload.as_slice(), envelope.max_attempts), (&[0, 255][..], 2));
     assert_eq!(envelope.due, UnixMillis::new(4_070_908_800_000));

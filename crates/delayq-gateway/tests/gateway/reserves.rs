@@ -21,12 +21,12 @@ fn poll(wait: &str) -> Value {
 }
 
 async fn numbers(stage: &Stage) -> Numbers {
-    stage.deployment.admin.count(&topic("mails")).await.unwrap()
+    stage.deployment.admin.topic(&topic("mails")).count().await.unwrap()
 }
 
 async fn attempts(stage: &Stage, id: &str) -> (u16, u32) {
     let target = Target { id: id.parse().unwrap(), group: None };
-    let found = stage.deployment.admin.get(&topic("mails"), &target).await.unwrap().unwrap();
+    let found = stage.deployment.admin.topic(&topic("mails")).get(&target).await.unwrap().unwrap();
     let envelope = found.envelope.unwrap();
     (envelope.attempt, envelope.delivery)
 }

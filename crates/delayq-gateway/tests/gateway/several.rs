@@ -39,7 +39,7 @@ impl Unread {
             let stream = reserving(gateway, &topic).await;
             // The answer has begun, so all of its messages are leased. A close with unread bytes resets the socket.
             within("the answer", SHORT, stream.peek(&mut [0])).await.unwrap();
-            if admin.count(&topic).await.unwrap().leased == MANY {
+            if admin.topic(&topic).count().await.unwrap().leased == MANY {
                 return Self { stream, topic };
             }
         }
@@ -85,7 +85,7 @@ async fn a_redis_that_is_away_keeps_no_message_of_another_from_going_back() {
     wait_until("the first loss", SHORT, async || given_back(&gateway).await >= before + MANY).await;
     drop(here.stream);
     let others = admin.without([NodeName::new("a").unwrap()]).unwrap();
-    let is_back = async || others.count(&here.topic).await.unwrap().ready == MANY;
+    let is_back = async || others.topic(&here.topic).count().await.unwrap().ready == MANY;
     wait_until("the messages of the other Redis", SHORT, is_back).await;
     nodes.servers[0].thaw();
 }

@@ -195,9 +195,9 @@ async fn topics(admin: &Admin, want: Want<'_>) -> Option<Result<Topics, Error>> 
             Which::Only(these) => these,
         };
         for topic in wanted {
-            topics.numbers.insert(topic.clone(), admin.count(topic).await?);
+            topics.numbers.insert(topic.clone(), admin.topic(topic).count().await?);
             if want.policies {
-                topics.policies.insert(topic.clone(), admin.policy(topic).await?);
+                topics.policies.insert(topic.clone(), admin.topic(topic).policy().await?);
             }
         }
         Ok(topics)

@@ -235,9 +235,9 @@ impl<K> Schedule<K> {
             // The time left until the message is due is shorter than merging is worth.
             way.light_sent = None;
         }
-        let before = Place::of(shard);
+        let before = QueuePlaces::of(shard);
         shard.answered(answer, now);
-        way.queues.replace(id, &before, &Place::of(shard));
+        way.queues.replace(id, &before, &QueuePlaces::of(shard));
         Some(&mut shard.kept)
     }
 
@@ -245,9 +245,9 @@ impl<K> Schedule<K> {
     /// and still at that node.
     pub(crate) fn failed(&mut self, (node, id): (NodeId, ShardId), now: Instant) -> Option<&mut K> {
         let shard = self.shards.get_mut(&id).filter(|shard| shard.node == node)?;
-        let before = Place::of(shard);
+        let before = QueuePlaces::of(shard);
         shard.failed(now);
-        self.ways.entry(node).or_default().queues.replace(id, &before, &Place::of(shard));
+        self.ways.entry(node).or_default().queues.replace(id, &before, &QueuePlaces::of(shard));
         Some(&mut shard.kept)
     }
 

@@ -65,7 +65,7 @@ async fn shards_that_are_held_go_on_at_the_node_that_they_move_to() {
         let message = Message::new(topic.clone(), "x").id(format!("notice-{n}")).unwrap();
         producer.put(message.after(Duration::from_secs(1))).await.unwrap();
     }
-    let all = async || admin.count(&topic).await.is_ok_and(|numbers| numbers.ready == MESSAGES);
+    let all = async || admin.topic(&topic).count().await.is_ok_and(|numbers| numbers.ready == MESSAGES);
     wait_until("every shard to be pumped", LONG, all).await;
     timer.stop().await;
 }

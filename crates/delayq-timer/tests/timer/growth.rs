@@ -30,7 +30,7 @@ async fn grows_under_load(stand: &Stand, timers: &[Running], late: Duration) {
     let history = within("the end of the load", LONG, load.drain()).await;
     let violations = check(&history, &Permit { late: Some(late), ..Permit::default() });
     assert!(violations.is_empty(), "{violations:#?}");
-    let numbers = admin.count(&load::topic()).await.unwrap();
+    let numbers = admin.topic(&load::topic()).count().await.unwrap();
     assert!(numbers.balances() && numbers.pending() == 0, "{numbers:?}");
     assert!(numbers.cancelled > 0 && numbers.delivered > 3 * PUTS as u64 / 2, "{numbers:?}");
 }

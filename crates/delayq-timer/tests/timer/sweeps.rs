@@ -53,7 +53,7 @@ impl<'a> Faulty<'a> {
     async fn new(stand: &'a Stand) -> Self {
         let (topic, group) = (Topic::new("planted").unwrap(), Group::new("planted").unwrap());
         let lease = Some(Duration::from_secs(1));
-        stand.admin.set_policy(&topic, &Policy { lease, ..Policy::default() }).await.unwrap();
+        stand.admin.topic(&topic).set_policy(&Policy { lease, ..Policy::default() }).await.unwrap();
         let shard = ShardCount::new(stand.shards).unwrap().shard_of_name("planted");
         let base = format!("{{dq:{shard}}}:");
         let number = stand.server.command(&["HGET", &format!("{base}meta"), "topic:planted"]).await;
@@ -135,7 +135,7 @@ async fn what_is_wrong_under_load_is_mended_by_the_timer_and_nothing_else_is_tou
     assert!(violations.is_empty(), "{violations:#?}");
     wait_until("an audit to be clean", LONG, || async { faulty.is_clean().await }).await;
     for topic in [&faulty.topic, &crate::load::topic()] {
-        let numbers = stand.admin.count(topic).await.unwrap();
+        let numbers = stand.admin.topic(topic).count().await.unwrap();
         let pending = if topic == &faulty.topic { 4 } else { 0 };
         assert_eq!((numbers.balances(), numbers.pending()), (true, pending), "{topic}: {numbers:?}");
     }

@@ -22,8 +22,8 @@ async fn make_quiet(stand: &Stand, topic: &str) {
 
 async fn declare(stand: &Stand, topic: &str) {
     let (admin, topic) = (Admin::new(stand.client.clone()), Topic::new(topic).unwrap());
-    admin.pause(&topic).await.unwrap();
-    admin.resume(&topic).await.unwrap();
+    admin.topic(&topic).pause().await.unwrap();
+    admin.topic(&topic).resume().await.unwrap();
 }
 
 async fn known(stand: &Stand, topic: &str) -> bool {

@@ -1,6 +1,7 @@
 //! The deployment as a whole: checks the servers, reads the layout, and creates shards.
 
 use super::Admin;
+use crate::calls::Calls;
 use crate::error::Error;
 use crate::server::{self, ServerFacts};
 use crate::topology::NodeMap;
@@ -43,12 +44,12 @@ impl Admin {
         let calls = &self.client.calls;
         let layout = match calls.layout().await {
             Ok(layout) => layout,
-            Err(Error::Uninitialised(_)) => self.new_layout()?,
+            Err(Error::Uninitialised(_)) => new_layout(calls)?,
             Err(error) => return Err(error),
         };
         let mut shards: Vec<ShardId> = layout.shards().shards().collect();
         if calls.nodes().map().is_some() {
-            shards = self.missing(shards, &layout).await?;
+            shards = missing(calls, shards, &layout).await?;
         }
         let inits = shards.iter().map(|&shard| deployment::init(shard, &layout)).collect();
         let mut created = 0;
@@ -69,38 +70,37 @@ impl Admin {
         self.identify().await?;
         Ok(created)
     }
+}
 
-    /// Returns the missing shards, once all other shards are known to be of this deployment: a shard that is created
-    /// with a wrong layout, or twice, cannot be mended.
-    async fn missing(&self, shards: Vec<ShardId>, layout: &Layout) -> Result<Vec<ShardId>, Error> {
-        let found = self.client.calls.certain_layouts(&shards).await?;
-        let mut missing = Vec::new();
-        for (shard, found) in shards.into_iter().zip(found) {
-            let Some(ShardLayout { layout: found, .. }) = found else {
-                missing.push(shard);
-                continue;
-            };
-            // Either layout may be from before a growth that is in progress.
-            if found != *layout && !found.continues(layout) && !layout.continues(&found) {
-                let found = format!("{} as number {shard} of {found}", found.number());
-                return Err(differs(shard, &found, layout));
-            }
+/// Returns the missing shards, once all other shards are known to be of this deployment: a shard that is created
+/// with a wrong layout, or twice, cannot be mended.
+async fn missing(calls: &Calls, shards: Vec<ShardId>, layout: &Layout) -> Result<Vec<ShardId>, Error> {
+    let found = calls.certain_layouts(&shards).await?;
+    let mut missing = Vec::new();
+    for (shard, found) in shards.into_iter().zip(found) {
+        let Some(ShardLayout { layout: found, .. }) = found else {
+            missing.push(shard);
+            continue;
+        };
+        // Either layout may be from before a growth that is in progress.
+        if found != *layout && !found.continues(layout) && !layout.continues(&found) {
+            let found = format!("{} as number {shard} of {found}", found.number());
+            return Err(differs(shard, &found, layout));
         }
-        Ok(missing)
     }
+    Ok(missing)
+}
 
-    /// Returns the layout of a new deployment: with several nodes, the number of shards is the number that the nodes
-    /// have.
-    fn new_layout(&self) -> Result<Layout, Error> {
-        let calls = &self.client.calls;
-        let (layout, map) = (calls.known().layout, calls.nodes().map());
-        match map.map(NodeMap::shards).filter(|&all| all != usize::from(layout.shards().get())) {
-            Some(all) => Err(Error::Deployment(format!(
-                "its nodes have {all} shards, and it is to be created with {}: make [deployment] shards the same",
-                layout.shards()
-            ))),
-            None => Ok(layout),
-        }
+/// Returns the layout of a new deployment: with several nodes, the number of shards is the number that the nodes
+/// have.
+fn new_layout(calls: &Calls) -> Result<Layout, Error> {
+    let (layout, map) = (calls.known().layout, calls.nodes().map());
+    match map.map(NodeMap::shards).filter(|&all| all != usize::from(layout.shards().get())) {
+        Some(all) => Err(Error::Deployment(format!(
+            "its nodes have {all} shards, and it is to be created with {}: make [deployment] shards the same",
+            layout.shards()
+        ))),
+        None => Ok(layout),
     }
 }
 

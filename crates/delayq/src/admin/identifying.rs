@@ -4,6 +4,7 @@
 //! answer of the shard.
 
 use super::Admin;
+use crate::calls::Calls;
 use crate::error::Error;
 use delayq_core::identity::DeploymentId;
 use delayq_core::shard::ShardId;
@@ -28,7 +29,7 @@ impl Admin {
     pub async fn identify(&self) -> Result<DeploymentId, Error> {
         let calls = &self.client.calls;
         let all: Vec<ShardId> = calls.layout().await?.shards().shards().collect();
-        let said = self.identities(&all, None).await;
+        let said = identities(calls, &all, None).await;
         for (shard, found) in &said {
             if let Ok(found) = found {
                 calls.belongs(*shard, *found)?;
@@ -39,30 +40,30 @@ impl Admin {
         let identity = match (known, &unheard) {
             (Some(known), _) => known,
             (None, Some(error)) => return Err(error.clone()),
-            (None, None) => self.make_identity().await?,
+            (None, None) => make_identity(calls).await?,
         };
         let without = |(shard, found): Said| matches!(found, Ok(None)).then_some(shard);
         let without: Vec<ShardId> = said.into_iter().filter_map(without).collect();
-        for (shard, found) in self.identities(&without, Some(identity)).await {
+        for (shard, found) in identities(calls, &without, Some(identity)).await {
             calls.belongs(shard, found?)?;
         }
         unheard.map_or(Ok(identity), Err)
     }
+}
 
-    /// Creates the identity, unless another caller has just done so.
-    async fn make_identity(&self) -> Result<DeploymentId, Error> {
-        let (first, made) = (ShardId::new(0), DeploymentId::random());
-        let decided = self.client.calls.ask(identify(first, Some(made)), read_identity).await?;
-        Ok(decided.unwrap_or(made))
-    }
+/// Creates the identity, unless another caller has just done so.
+async fn make_identity(calls: &Calls) -> Result<DeploymentId, Error> {
+    let (first, made) = (ShardId::new(0), DeploymentId::random());
+    let decided = calls.ask(identify(first, Some(made)), read_identity).await?;
+    Ok(decided.unwrap_or(made))
+}
 
-    /// Reads the identities of shards; shards without an identity get the given identity.
-    async fn identities(&self, shards: &[ShardId], given: Option<DeploymentId>) -> Vec<Said> {
-        let mut said = Vec::with_capacity(shards.len());
-        for some in shards.chunks(SHARDS_A_CALL) {
-            let asking = some.iter().map(|&shard| identify(shard, given)).collect();
-            said.extend(some.iter().copied().zip(self.client.calls.ask_all(asking, read_identity).await));
-        }
-        said
+/// Reads the identities of shards; shards without an identity get the given identity.
+async fn identities(calls: &Calls, shards: &[ShardId], given: Option<DeploymentId>) -> Vec<Said> {
+    let mut said = Vec::with_capacity(shards.len());
+    for some in shards.chunks(SHARDS_A_CALL) {
+        let asking = some.iter().map(|&shard| identify(shard, given)).collect();
+        said.extend(some.iter().copied().zip(calls.ask_all(asking, read_identity).await));
     }
+    said
 }

@@ -5,6 +5,7 @@
 //! the order of the queues.
 
 use super::{Admin, TimeRange};
+use crate::calls::Calls;
 use crate::error::Error;
 use delayq_core::envelope::Envelope;
 use delayq_core::id::{Group, Topic};
@@ -62,6 +63,15 @@ pub struct ListedPage {
 struct Timed {
     at: UnixMillis,
     listed: Listed,
+}
+
+/// A page in progress.
+#[derive(Clone, Copy)]
+struct Reading<'a> {
+    admin: &'a Admin,
+    listing: Listing<'a>,
+    after: Option<&'a ListCursor>,
+    max: usize,
 }
 
 // === impl Listing ===
@@ -161,43 +171,41 @@ impl Admin {
         if let Listing::Topic { range, .. } = listing {
             range.check()?;
         }
+        let reading = Reading { admin: self, listing, after, max };
         let mut page = match listing {
-            Listing::Topic { topic, state: ListState::Ready, .. } => {
-                self.page_of_queues(topic, after, max).await?
-            }
-            _ => listing.page(self.timed(listing, after, max.saturating_add(1)).await?, max),
+            Listing::Topic { topic, state: ListState::Ready, .. } => reading.of_queues(topic).await?,
+            _ => listing.page(reading.timed().await?, max),
         };
         let envelopes = page.messages.iter_mut().filter_map(|listed| listed.envelope.as_mut().ok());
         self.client.payloads.restore_all(envelopes).await;
         Ok(page)
     }
+}
 
-    /// Returns the first `max` messages of each shard.
-    async fn timed(
-        &self,
-        listing: Listing<'_>,
-        after: Option<&ListCursor>,
-        max: usize,
-    ) -> Result<Vec<Timed>, Error> {
+// === impl Reading ===
+
+impl Reading<'_> {
+    /// Returns the first messages of each shard, one more than the page has.
+    async fn timed(self) -> Result<Vec<Timed>, Error> {
         let (mut all, mut through) = (Vec::new(), Vec::new());
-        let mut every = self.every_shard().await?;
-        let mut next_shard = || match listing {
+        let mut every = self.admin.every_shard().await?;
+        let mut next_shard = || match self.listing {
             Listing::Topic { .. } => every.next(),
             Listing::Group { group, .. } => {
-                let shard = self.client.calls.shared_layout().next_shard_of(group, &through)?;
+                let shard = self.admin.client.calls.shared_layout().next_shard_of(group, &through)?;
                 through.push(shard);
                 Some(shard)
             }
         };
         while let Some(shard) = next_shard() {
-            let mut next = self.start(shard, listing, after).await?;
-            let mut left = max;
+            let mut next = self.start(shard).await?;
+            let mut left = self.max.saturating_add(1);
             while let Some(cursor) = next.filter(|_| left > 0) {
                 let mut at = cursor.at();
-                let page = self.shard_page(shard, listing, &cursor, left.min(MAX_IDS_A_CALL) as u16).await?;
+                let page = self.shard_page(shard, &cursor, left.min(MAX_IDS_A_CALL) as u16).await?;
                 left = left.saturating_sub(page.messages.len());
                 all.extend(page.messages.into_iter().map(|listed| {
-                    at = listed.envelope.as_ref().map_or(at, |envelope| listing.time_of(envelope));
+                    at = listed.envelope.as_ref().map_or(at, |envelope| self.listing.time_of(envelope));
                     Timed { at, listed }
                 }));
                 next = page.next;
@@ -207,28 +215,25 @@ impl Admin {
     }
 
     /// Returns the start of a shard's part of a page; `None`: the shard has no further messages.
-    async fn start(
-        &self,
-        shard: ShardId,
-        listing: Listing<'_>,
-        after: Option<&ListCursor>,
-    ) -> Result<Option<Cursor>, Error> {
-        let Some(after) = after else { return Ok(Some(Cursor::from(listing.ends().0))) };
+    async fn start(self, shard: ShardId) -> Result<Option<Cursor>, Error> {
+        let Some(after) = self.after else { return Ok(Some(Cursor::from(self.listing.ends().0))) };
         let at = after.at.get();
-        let past = if listing.descends() { at.checked_sub(1) } else { at.checked_add(1) };
+        let past = if self.listing.descends() { at.checked_sub(1) } else { at.checked_add(1) };
         Ok(match shard.cmp(&after.shard) {
             Ordering::Greater => Some(Cursor::from(after.at)),
-            Ordering::Equal if listing.is_numbered() => self.numbered(shard, after).await?,
+            Ordering::Equal if self.listing.is_numbered() => self.numbered(shard, after).await?,
             Ordering::Equal => Some(Cursor::behind(after.at, after.entry.clone())),
             Ordering::Less => past.map(UnixMillis::new).filter(|&at| at <= UnixMillis::MAX).map(Cursor::from),
         })
     }
 
     /// Returns the cursor in an index whose entries begin with the number of the topic in the shard.
-    async fn numbered(&self, shard: ShardId, after: &ListCursor) -> Result<Option<Cursor>, Error> {
+    async fn numbered(self, shard: ShardId, after: &ListCursor) -> Result<Option<Cursor>, Error> {
         let mut hget = redis::cmd("HGET");
-        hget.arg(self.client.calls.keys().meta(shard)).arg([b"topic:", &*after.topic.as_bytes()].concat());
-        let number: Option<String> = self.client.calls.link_of(shard).await?.query("HGET", &hget).await?;
+        hget.arg(self.admin.client.calls.keys().meta(shard))
+            .arg([b"topic:", &*after.topic.as_bytes()].concat());
+        let number: Option<String> =
+            self.admin.client.calls.link_of(shard).await?.query("HGET", &hget).await?;
         Ok(Some(match number {
             Some(number) => Cursor::behind(after.at, [number.as_bytes(), b":", &after.entry].concat()),
             // The topic was deleted, with all entries.
@@ -236,22 +241,16 @@ impl Admin {
         }))
     }
 
-    async fn shard_page(
-        &self,
-        shard: ShardId,
-        listing: Listing<'_>,
-        from: &Cursor,
-        limit: u16,
-    ) -> Result<ListPage, Error> {
-        match listing {
+    async fn shard_page(self, shard: ShardId, from: &Cursor, limit: u16) -> Result<ListPage, Error> {
+        match self.listing {
             Listing::Topic { topic, state, .. } => {
-                let query = Query { topic, state, to: listing.ends().1 };
-                self.list_page(shard, query, from, limit).await
+                let query = Query { topic, state, to: self.listing.ends().1 };
+                list_page(&self.admin.client.calls, shard, query, (from, limit)).await
             }
             Listing::Group { group, topic } => {
                 let read = |reply| list::read_group(reply, shard);
                 let (mut page, _) =
-                    self.client.calls.ask(list::group(shard, group, from, limit), read).await?;
+                    self.admin.client.calls.ask(list::group(shard, group, from, limit), read).await?;
                 page.messages.retain(|listed| topic.is_none_or(|topic| listed.topic == *topic));
                 Ok(page)
             }
@@ -259,29 +258,24 @@ impl Admin {
     }
 
     /// Reads a page of the ready queues of a topic, one shard after the other.
-    async fn page_of_queues(
-        &self,
-        topic: &Topic,
-        after: Option<&ListCursor>,
-        max: usize,
-    ) -> Result<ListedPage, Error> {
+    async fn of_queues(self, topic: &Topic) -> Result<ListedPage, Error> {
         let query = Query { topic, state: ListState::Ready, to: UnixMillis::MAX };
         let (mut messages, mut end) = (Vec::new(), None);
-        let mut shards = self.every_shard().await?;
+        let mut shards = self.admin.every_shard().await?;
         while let Some(shard) = shards.next() {
-            let mut next = match after.map(|after| (after, shard.cmp(&after.shard))) {
+            let mut next = match self.after.map(|after| (after, shard.cmp(&after.shard))) {
                 Some((_, Ordering::Less)) => None,
                 Some((after, Ordering::Equal)) => Some(Cursor::behind(after.at, after.entry.clone())),
                 _ => Some(Cursor::from(UnixMillis::new(0))),
             };
             while let Some(cursor) = next {
-                let limit = max.saturating_sub(messages.len()).clamp(1, MAX_IDS_A_CALL) as u16;
-                let page = self.list_page(shard, query, &cursor, limit).await?;
+                let limit = self.max.saturating_sub(messages.len()).clamp(1, MAX_IDS_A_CALL) as u16;
+                let page = list_page(&self.admin.client.calls, shard, query, (&cursor, limit)).await?;
                 if end.is_some() && !page.messages.is_empty() {
                     return Ok(ListedPage { messages, next: end });
                 }
                 messages.extend(page.messages);
-                if messages.len() == max && end.is_none() {
+                if messages.len() == self.max && end.is_none() {
                     end = page.next.as_ref().map(|next| ListCursor {
                         at: next.at(),
                         shard,
@@ -294,6 +288,17 @@ impl Admin {
         }
         Ok(ListedPage { messages, next: None })
     }
+}
+
+/// Reads one page of the messages of a topic in one shard: at most `limit` messages.
+pub(super) async fn list_page(
+    calls: &Calls,
+    shard: ShardId,
+    query: Query<'_>,
+    (from, limit): (&Cursor, u16),
+) -> Result<ListPage, Error> {
+    let read = |reply| list::read_topic(reply, shard, query.topic);
+    calls.ask(list::topic(shard, query, from, limit), read).await
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Finds the part of a deployment that answers now.
 
 use super::Admin;
+use crate::calls::Calls;
 use crate::error::Error;
 use delayq_core::shard::ShardId;
 use delayq_core::verbs::overview::Overview;
@@ -53,17 +54,18 @@ impl Admin {
         }
         let unseen: BTreeSet<ShardId> = failed.iter().map(|(shard, _)| *shard).collect();
         let admin = Self { unseen: Arc::new(unseen), ..self.clone() };
-        Ok(Seen { admin, overviews, unseen: self.by_its_node(failed).await })
+        Ok(Seen { admin, overviews, unseen: by_its_node(&self.client.calls, failed).await })
     }
+}
 
-    async fn by_its_node(&self, failed: Vec<(ShardId, Error)>) -> Vec<Unseen> {
-        let shards: Vec<ShardId> = failed.iter().map(|(shard, _)| *shard).collect();
-        let (placed, nowhere) = self.client.calls.placed(&shards).await;
-        let of_node = |shards: Vec<ShardId>| {
-            let (_, error) = failed.iter().find(|(shard, _)| shards.contains(shard))?;
-            Some(Unseen { error: error.clone(), shards })
-        };
-        let lost = nowhere.into_iter().map(|(shard, _)| shard).collect();
-        placed.into_iter().map(|(_, shards)| shards).chain([lost]).filter_map(of_node).collect()
-    }
+/// Groups shards that did not answer by node.
+async fn by_its_node(calls: &Calls, failed: Vec<(ShardId, Error)>) -> Vec<Unseen> {
+    let shards: Vec<ShardId> = failed.iter().map(|(shard, _)| *shard).collect();
+    let (placed, nowhere) = calls.placed(&shards).await;
+    let of_node = |shards: Vec<ShardId>| {
+        let (_, error) = failed.iter().find(|(shard, _)| shards.contains(shard))?;
+        Some(Unseen { error: error.clone(), shards })
+    };
+    let lost = nowhere.into_iter().map(|(shard, _)| shard).collect();
+    placed.into_iter().map(|(_, shards)| shards).chain([lost]).filter_map(of_node).collect()
 }

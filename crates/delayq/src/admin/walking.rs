@@ -22,6 +22,7 @@ pub use cursor::WalkCursor;
 
 use super::Admin;
 use super::audit::paced_calls::PacedCalls;
+use super::topic::peek;
 use crate::clock;
 use crate::error::Error;
 use crate::link::Link;
@@ -38,7 +39,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use visit::is_on_its_way;
+use visit::{found_again, is_on_its_way, next_visit, state_of, whole_at};
 
 /// Keys that Redis walks over in one step: about so many messages are in memory at a time.
 const A_STEP: usize = 250;
@@ -104,7 +105,7 @@ impl Walk {
 
     async fn try_step(&mut self) -> Result<Option<Vec<Listed>>, Error> {
         if self.visit.is_none() {
-            self.visit = self.admin.next_visit(&self.through).await?;
+            self.visit = next_visit(&self.admin, &self.through).await?;
         }
         let Some((link, visit)) = self.visit.clone() else { return Ok(None) };
         let (next, keys) = self.scan(&link, visit.cursor).await?;
@@ -123,8 +124,8 @@ impl Walk {
         let mut messages = self.read(wanted).await?;
         messages.extend(self.nameless(nameless).await?);
         if next == 0 {
-            let whole = self.admin.whole_at(&link, &visit.shards).await?;
-            if self.admin.state_of(&link).await? == visit.state {
+            let whole = whole_at(&self.admin, &link, &visit.shards).await?;
+            if state_of(&self.admin, &link).await? == visit.state {
                 self.through.extend(whole);
             }
             self.visit = None;
@@ -188,7 +189,7 @@ impl Walk {
                 let (topic, targets) = (topic.clone(), some.to_vec());
                 async move {
                     let targets: Vec<&Target> = targets.iter().collect();
-                    self.admin.peek(shard, &topic, &targets).await
+                    peek(&client.calls, shard, &topic, &targets).await
                 }
             }));
         }
@@ -235,7 +236,7 @@ impl Admin {
             visit.shards.retain(|&shard| !self.leaves_out(shard));
         }
         let visit = match visit {
-            Some(visit) if !visit.shards.is_empty() => self.found_again(visit).await?,
+            Some(visit) if !visit.shards.is_empty() => found_again(self, visit).await?,
             _ => None,
         };
         let (only, topics) = (BTreeSet::new(), HashMap::new());

@@ -72,7 +72,7 @@ impl Scene {
     }
 
     async fn numbers(&self) -> Numbers {
-        Admin::new(self.near.clone()).count(&self.topic).await.unwrap()
+        Admin::new(self.near.clone()).topic(&self.topic).count().await.unwrap()
     }
 }
 

@@ -69,7 +69,7 @@ async fn every_message_is_handed_out_once_and_acked() {
         assert_eq!(delivery.ack().await.unwrap(), Settled::Delivered);
     }
     timeout(PATIENCE, consumer.stop()).await.unwrap();
-    let numbers = deployment.admin.count(&deployment.topic).await.unwrap();
+    let numbers = deployment.admin.topic(&deployment.topic).count().await.unwrap();
     assert_eq!((numbers.delivered, numbers.pending()), (2_000, 0));
 }
 
@@ -82,7 +82,7 @@ async fn what_is_acked_later_is_over_when_the_consumer_has_stopped() {
         timeout(PATIENCE, consumer.next()).await.unwrap().unwrap().ack_later();
     }
     timeout(PATIENCE, consumer.stop()).await.unwrap();
-    let numbers = deployment.admin.count(&deployment.topic).await.unwrap();
+    let numbers = deployment.admin.topic(&deployment.topic).count().await.unwrap();
     assert_eq!((numbers.delivered, numbers.pending()), (2_000, 0));
 }
 
@@ -93,7 +93,7 @@ async fn what_is_acked_later_is_over_soon_without_a_stop() {
     deployment.put(1).await;
     timeout(PATIENCE, consumer.next()).await.unwrap().unwrap().ack_later();
     wait_until("the ack", PATIENCE, || async {
-        deployment.admin.count(&deployment.topic).await.unwrap().delivered == 1
+        deployment.admin.topic(&deployment.topic).count().await.unwrap().delivered == 1
     })
     .await;
 }
@@ -105,7 +105,7 @@ async fn ack_later_and_drop() {
     timeout(PATIENCE, consumer.next()).await.unwrap().unwrap().ack_later();
     drop(consumer);
     wait_until("the ack", PATIENCE, || async {
-        deployment.admin.count(&deployment.topic).await.unwrap().delivered == 1
+        deployment.admin.topic(&deployment.topic).count().await.unwrap().delivered == 1
     })
     .await;
 }
@@ -143,7 +143,7 @@ async fn what_a_dying_worker_acked_later_comes_again_when_its_lease_ends_and_not
     deployment.put(COUNT).await;
     let (worker, topic) = (settings(deployment.server.url(), 2), deployment.topic.clone());
     tokio::task::spawn_blocking(|| die_after_acking_later(worker, topic, COUNT)).await.unwrap();
-    let numbers = deployment.admin.count(&deployment.topic).await.unwrap();
+    let numbers = deployment.admin.topic(&deployment.topic).count().await.unwrap();
     assert_eq!((numbers.delivered, numbers.pending()), (0, COUNT as u64), "{numbers:?}");
 
     let pump = async {
@@ -172,7 +172,7 @@ async fn what_a_dying_worker_acked_later_comes_again_when_its_lease_ends_and_not
         () = pump => {}
         again = timeout(PATIENCE, take_again) => again.unwrap(),
     }
-    let numbers = deployment.admin.count(&deployment.topic).await.unwrap();
+    let numbers = deployment.admin.topic(&deployment.topic).count().await.unwrap();
     assert_eq!((numbers.delivered, numbers.pending()), (COUNT as u64, 0), "{numbers:?}");
 }
 
@@ -192,7 +192,7 @@ async fn on_a_runtime_of_one_thread_messages_are_handed_out_once_acked_and_given
         }
     }
     timeout(PATIENCE, consumer.stop()).await.unwrap();
-    let numbers = deployment.admin.count(&deployment.topic).await.unwrap();
+    let numbers = deployment.admin.topic(&deployment.topic).count().await.unwrap();
     assert_eq!((numbers.delivered, numbers.ready, numbers.leased), (400, 100, 0));
 }
 
@@ -212,7 +212,7 @@ async fn no_more_is_reserved_than_may_be_handed_out() {
     deployment.put(50).await;
     let mut consumer = deployment.consumer(7);
     let held: Vec<_> = [consumer.next().await.unwrap(), consumer.next().await.unwrap()].into();
-    let numbers = deployment.admin.count(&deployment.topic).await.unwrap();
+    let numbers = deployment.admin.topic(&deployment.topic).count().await.unwrap();
     assert!(numbers.leased <= 7, "{numbers:?}");
     drop(held);
 }
@@ -230,7 +230,7 @@ async fn however_places_become_free_no_more_is_held_than_the_concurrency_allows(
             for delivery in held.drain(..) {
                 delivery.ack().await.unwrap();
             }
-            let numbers = deployment.admin.count(&deployment.topic).await.unwrap();
+            let numbers = deployment.admin.topic(&deployment.topic).count().await.unwrap();
             assert!(numbers.leased <= CONCURRENCY as u64, "{numbers:?}");
         }
     }
@@ -261,7 +261,7 @@ async fn a_stopped_consumer_gives_back_what_nobody_started() {
     let first = timeout(PATIENCE, consumer.next()).await.unwrap().unwrap();
     first.ack().await.unwrap();
     timeout(PATIENCE, consumer.stop()).await.unwrap();
-    let numbers = deployment.admin.count(&deployment.topic).await.unwrap();
+    let numbers = deployment.admin.topic(&deployment.topic).count().await.unwrap();
     assert_eq!((numbers.delivered, numbers.ready, numbers.leased), (1, 9, 0));
     let mut again = deployment.consumer(9);
     let mut given_back = 0;
@@ -281,7 +281,7 @@ async fn a_dropped_delivery_comes_again_by_its_back_off() {
     let mut consumer = deployment.consumer(1);
     drop(timeout(PATIENCE, consumer.next()).await.unwrap().unwrap());
     timeout(PATIENCE, consumer.stop()).await.unwrap();
-    let numbers = deployment.admin.count(&deployment.topic).await.unwrap();
+    let numbers = deployment.admin.topic(&deployment.topic).count().await.unwrap();
     assert_eq!((numbers.delayed, numbers.leased), (1, 0));
 }
 
@@ -310,7 +310,7 @@ async fn payloads_are_compressed_with_a_trained_dictionary_and_restored() {
     let later = Duration::from_secs(3600);
     let put = |n: usize| Message::new(deployment.topic.clone(), order(n)).after(later);
     assert!(deployment.producer.put_many((0..1_000).map(put).collect()).await.iter().all(Result::is_ok));
-    let trained = deployment.admin.train_dictionary(&deployment.topic, 1_000).await.unwrap();
+    let trained = deployment.admin.dictionaries().train(&deployment.topic, 1_000).await.unwrap();
     assert_eq!(trained.samples, 1_000);
     assert!(trained.compressed_bytes * 2 < trained.plain_bytes, "{trained:?}");
 
@@ -356,5 +356,5 @@ async fn a_generated_id_of_another_shard_than_its_group_is_refused() {
         let message = Message::new(deployment.topic.clone(), "").with_id(id).with_group(group.clone());
         assert_eq!(deployment.producer.put(message).await.is_ok(), shard == there, "shard {shard}");
     }
-    assert_eq!(deployment.admin.count(&deployment.topic).await.unwrap().accepted, 1);
+    assert_eq!(deployment.admin.topic(&deployment.topic).count().await.unwrap().accepted, 1);
 }

@@ -33,11 +33,11 @@ impl Dead {
     }
 
     async fn replay(&self, options: ReplayOptions) -> u64 {
-        self.deployment.admin.replay(&self.topic, &options).await.unwrap().replayed
+        self.deployment.admin.topic(&self.topic).replay(&options).await.unwrap().replayed
     }
 
     async fn list(&self, state: ListState) -> Vec<Listed> {
-        self.deployment.admin.list(&self.topic, state, TimeRange::ALL, 1000).await.unwrap()
+        self.deployment.admin.topic(&self.topic).list(state, TimeRange::ALL, 1000).await.unwrap()
     }
 
     async fn ids(&self, state: ListState) -> Vec<String> {
@@ -54,7 +54,7 @@ const DEAD: ListState = ListState::Dead { newest_first: false };
 async fn all_dead_letters_of_every_shard_live_again_with_their_attempts_counted_again() {
     let dead = Dead::letters(4, 9).await;
     assert_eq!(dead.replay(ReplayOptions::default()).await, 9);
-    let numbers = dead.deployment.admin.count(&dead.topic).await.unwrap();
+    let numbers = dead.deployment.admin.topic(&dead.topic).count().await.unwrap();
     assert_eq!((numbers.dead, numbers.ready), (0, 9));
     assert_eq!(dead.replay(ReplayOptions::default()).await, 0);
     let mut consumer = dead.consumer();

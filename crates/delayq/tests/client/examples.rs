@@ -84,7 +84,7 @@ async fn an_unpaid_order_is_cancelled_and_a_paid_one_is_not() {
     let admin = stand.deployment.admin.clone();
     let settled = stand.pump_until(async {
         loop {
-            let numbers = admin.count(&stand.topic).await.unwrap();
+            let numbers = admin.topic(&stand.topic).count().await.unwrap();
             if numbers.pending() == 0 {
                 break numbers;
             }
@@ -122,7 +122,7 @@ async fn a_reminder_moves_with_its_appointment_and_goes_with_its_patient() {
     assert_eq!(dues, [earlier(noon), earlier(noon + hour * 2)]);
 
     assert_eq!(reminders.patient_left("patient-5").await.unwrap().changed, 2);
-    let numbers = admin.count(&stand.topic).await.unwrap();
+    let numbers = admin.topic(&stand.topic).count().await.unwrap();
     assert_eq!((numbers.delayed, numbers.cancelled), (1, 2), "{numbers:?}");
 }
 
@@ -147,7 +147,7 @@ async fn a_webhook_is_called_again_until_it_answers_or_its_attempts_are_used_up(
     let admin = stand.deployment.admin.clone();
     let settled = stand.pump_until(async {
         loop {
-            let numbers = admin.count(&stand.topic).await.unwrap();
+            let numbers = admin.topic(&stand.topic).count().await.unwrap();
             if numbers.delivered + numbers.dead == 3 {
                 break;
             }

@@ -117,7 +117,7 @@ async fn acks_that_waited_while_their_thread_was_busy_share_one_call_a_shard() {
     within("the consumer's end", LONG, consumer.stop()).await;
     let acks = scene.calls(Verb::Ack).await;
     assert!((1..=usize::from(SHARDS)).contains(&acks), "{acks} calls");
-    assert_eq!(scene.deployment.admin.count(&scene.topic).await.unwrap().delivered, COUNT as u64);
+    assert_eq!(scene.deployment.admin.topic(&scene.topic).count().await.unwrap().delivered, COUNT as u64);
 }
 
 #[tokio::test]
@@ -129,7 +129,8 @@ async fn generated_ids_due_at_one_instant_stand_in_the_order_of_their_puts() {
     let message = |n: usize| Message::new(topic.clone(), n.to_string()).at(due);
     let put = deployment.producer.put_many((0..COUNT).map(message).collect()).await;
     let put: Vec<MessageId> = put.into_iter().map(|put| put.unwrap().reference.id).collect();
-    let listed = deployment.admin.list(&topic, ListState::Delayed, TimeRange::ALL, 2 * COUNT).await.unwrap();
+    let listed =
+        deployment.admin.topic(&topic).list(ListState::Delayed, TimeRange::ALL, 2 * COUNT).await.unwrap();
     let listed: Vec<MessageId> = listed.into_iter().map(|listed| listed.id).collect();
     assert_eq!(listed, put);
 }

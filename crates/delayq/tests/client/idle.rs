@@ -33,7 +33,7 @@ async fn a_connection_that_redis_closed_while_it_was_idle_fails_no_call() {
         closed(&server).await;
         admin.check_server().await.unwrap();
         closed(&server).await;
-        assert_eq!(admin.count(&topic).await.unwrap().cancelled, n + 1);
+        assert_eq!(admin.topic(&topic).count().await.unwrap().cancelled, n + 1);
         closed(&server).await;
         admin.audit().run(|_| {}).await.unwrap();
     }

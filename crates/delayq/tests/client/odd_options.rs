@@ -120,7 +120,7 @@ async fn a_put_over_a_client_whose_largest_payload_is_outside_its_range_is_refus
 #[tokio::test]
 async fn an_option_of_an_admin_outside_its_range_is_refused_by_name() {
     let admin = Admin::new(client());
-    let replayed = admin.replay(&topic(0), &ReplayOptions::default().rate(0)).await;
+    let replayed = admin.topic(&topic(0)).replay(&ReplayOptions::default().rate(0)).await;
     assert_eq!(refused(replayed.map(drop)), odd("rate", "0", "1 to 4294967295"));
     for (share, value) in
         [(0.0, "0.0"), (-1.0, "-1.0"), (1.5, "1.5"), (f64::NAN, "NaN"), (f64::INFINITY, "inf")]

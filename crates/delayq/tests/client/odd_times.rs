@@ -36,13 +36,13 @@ async fn seconds_and_microseconds_are_not_taken_for_milliseconds_wherever_a_time
             assert!(matches!(moved, Ok(RescheduleOutcome::Moved { due: MS, .. })), "{moved:?}");
         }
         for range in [TimeRange { from: at, ..TimeRange::ALL }, TimeRange { to: at, ..TimeRange::ALL }] {
-            assert_eq!(odd(admin.list(&topic, ListState::Delayed, range, 1).await).at, at);
-            assert_eq!(odd(admin.histogram(&topic, range, Duration::from_secs(60)).await).at, at);
-            assert_eq!(odd(admin.purge(&topic, PurgeWhat::Delayed(range), |_| {}).await).at, at);
-            assert_eq!(odd(admin.replay(&topic, &ReplayOptions::default().died(range)).await).at, at);
+            assert_eq!(odd(admin.topic(&topic).list(ListState::Delayed, range, 1).await).at, at);
+            assert_eq!(odd(admin.topic(&topic).histogram(range, Duration::from_secs(60)).await).at, at);
+            assert_eq!(odd(admin.topic(&topic).purge(PurgeWhat::Delayed(range), |_| {}).await).at, at);
+            assert_eq!(odd(admin.topic(&topic).replay(&ReplayOptions::default().died(range)).await).at, at);
         }
         let meant = producer.put(message().id("meant").unwrap().at(at).replace().any_time()).await.unwrap();
         assert!(meant.outcome.is_accepted(), "{meant:?}");
     }
-    assert_eq!(admin.count(&topic).await.unwrap().purged, 0);
+    assert_eq!(admin.topic(&topic).count().await.unwrap().purged, 0);
 }

@@ -63,7 +63,7 @@ impl Scene {
 impl Scene {
     async fn lease(&self, lease: Duration) {
         let policy = Policy { lease: Some(lease), ..Policy::default() };
-        self.deployment.admin.set_policy(&self.topic, &policy).await.unwrap();
+        self.deployment.admin.topic(&self.topic).set_policy(&policy).await.unwrap();
     }
 
     async fn outlast_a_lease(&self) {
@@ -73,11 +73,11 @@ impl Scene {
     }
 
     async fn is_pending(&self, count: u64) {
-        assert_eq!(self.deployment.admin.count(&self.topic).await.unwrap().pending(), count);
+        assert_eq!(self.deployment.admin.topic(&self.topic).count().await.unwrap().pending(), count);
     }
 
     async fn is_over_after_one_delivery(&self, count: u64) {
-        let numbers = self.deployment.admin.count(&self.topic).await.unwrap();
+        let numbers = self.deployment.admin.topic(&self.topic).count().await.unwrap();
         assert_eq!((numbers.delivered, numbers.pending()), (count, 0), "{numbers:?}");
     }
 }
@@ -93,7 +93,7 @@ async fn a_dictionary_that_cannot_be_fetched_for_a_moment_buries_nothing_and_hol
     let order = |n: usize| format!("{{\"order\":{n},\"event\":\"payment-timeout\",\"currency\":\"EUR\"}}");
     let pending = (0..200).map(|n| Message::new(scene.topic.clone(), order(n)).after(LONG * 100));
     scene.deployment.put(pending).await;
-    scene.deployment.admin.train_dictionary(&scene.topic, 200).await.unwrap();
+    scene.deployment.admin.dictionaries().train(&scene.topic, 200).await.unwrap();
     let (kept, aside) = ("{dq:0}:dictionaries", "{dq:0}:aside");
     scene.deployment.server.command::<()>(&["RENAME", kept, aside]).await;
     scene.deployment.server.command::<()>(&["SET", kept, "no hash"]).await;
@@ -111,7 +111,7 @@ async fn a_dictionary_that_cannot_be_fetched_for_a_moment_buries_nothing_and_hol
     assert_eq!(delivery.envelope.payload, order(5_000).into_bytes());
     assert!(delivery.envelope.delivery > 1 && delivery.envelope.attempt == 1, "{delivery:?}");
     delivery.ack().await.unwrap();
-    assert_eq!(scene.deployment.admin.count(&scene.topic).await.unwrap().dead, 0);
+    assert_eq!(scene.deployment.admin.topic(&scene.topic).count().await.unwrap().dead, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -120,16 +120,17 @@ async fn a_message_whose_dictionary_is_in_no_redis_is_buried_and_others_are_list
     let order = |n: usize| format!("{{\"order\":{n},\"event\":\"payment-timeout\",\"currency\":\"EUR\"}}");
     let pending = (0..200).map(|n| Message::new(scene.topic.clone(), order(n)).after(LONG * 100));
     scene.deployment.put(pending).await;
-    scene.deployment.admin.train_dictionary(&scene.topic, 200).await.unwrap();
+    scene.deployment.admin.dictionaries().train(&scene.topic, 200).await.unwrap();
     scene.put(&scene.topic, &order(5_000)).await;
     scene.deployment.server.command::<()>(&["DEL", "{dq:0}:dictionaries"]).await;
     let stranger = client(scene.deployment.server.url());
     let admin = Admin::new(stranger.clone());
     let listed =
-        admin.list(&scene.topic, delayq::admin::ListState::Delayed, delayq::admin::TimeRange::ALL, 500);
+        admin.topic(&scene.topic).list(delayq::admin::ListState::Delayed, delayq::admin::TimeRange::ALL, 500);
     assert_eq!(listed.await.unwrap().len(), 200);
     let _consumer = Consumer::start(stranger, ConsumerOptions::new([scene.topic.clone()])).unwrap();
-    wait_until("it is buried", LONG, async || admin.count(&scene.topic).await.unwrap().dead == 1).await;
+    wait_until("it is buried", LONG, async || admin.topic(&scene.topic).count().await.unwrap().dead == 1)
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

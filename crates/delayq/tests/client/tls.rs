@@ -118,7 +118,10 @@ async fn every_master_of_a_cluster_is_reached_by_tls_and_so_is_the_one_that_take
         wait_until("a put to be taken", LONG, async || producer.put(message.clone()).await.is_ok()).await;
     }
     let admin = Admin::new(Client::connect(settings.clone()).await.unwrap());
-    assert_eq!(admin.count(&Topic::new("orders").unwrap()).await.unwrap().delayed, 2 * u64::from(SHARDS));
+    assert_eq!(
+        admin.topic(&Topic::new("orders").unwrap()).count().await.unwrap().delayed,
+        2 * u64::from(SHARDS)
+    );
     assert_ne!(cluster.master_of(slot(ShardId::new(0))).await, former);
 
     settings.link = trusting(&cluster.tls_url(), &Authority::new());
@@ -164,7 +167,10 @@ async fn sentinels_and_the_master_that_they_name_are_reached_by_tls_and_so_is_th
         assert_eq!(clients.lines().find(plain), None, "{clients}");
     }
     let admin = Admin::new(Client::connect(settings).await.unwrap());
-    assert_eq!(admin.count(&Topic::new("orders").unwrap()).await.unwrap().delayed, 2 * u64::from(SHARDS));
+    assert_eq!(
+        admin.topic(&Topic::new("orders").unwrap()).count().await.unwrap().delayed,
+        2 * u64::from(SHARDS)
+    );
 }
 
 #[tokio::test]

@@ -45,7 +45,7 @@ impl Scene {
     }
 
     async fn numbers(&self) -> (u64, u64, u64, u64) {
-        let numbers = self.deployment.admin.count(&self.topic).await.unwrap();
+        let numbers = self.deployment.admin.topic(&self.topic).count().await.unwrap();
         (numbers.delivered, numbers.dead, numbers.ready, numbers.leased)
     }
 
@@ -55,7 +55,7 @@ impl Scene {
 
     async fn reasons(&self) -> Vec<String> {
         let dead = ListState::Dead { newest_first: false };
-        let listed = self.deployment.admin.list(&self.topic, dead, TimeRange::ALL, 100).await.unwrap();
+        let listed = self.deployment.admin.topic(&self.topic).list(dead, TimeRange::ALL, 100).await.unwrap();
         listed.into_iter().map(|listed| listed.envelope.unwrap().reason.unwrap()).collect()
     }
 
@@ -137,7 +137,7 @@ async fn a_failure_says_whether_the_message_is_buried_or_when_it_comes_again() {
     scene.until((1, 1, 0, 0)).await;
     scene.stop(running).await;
     assert_eq!(scene.reasons().await, ["of no use"]);
-    assert_eq!(scene.deployment.admin.count(&scene.topic).await.unwrap().delayed, 1);
+    assert_eq!(scene.deployment.admin.topic(&scene.topic).count().await.unwrap().delayed, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -162,7 +162,7 @@ async fn no_more_handlers_run_at_once_than_are_allowed() {
     let worker = scene.worker().concurrency(4).handle(scene.topic.clone(), handler(&most[0]));
     let running = scene.run(worker.handle_apart(apart.clone(), 1, handler(&most[1])));
     scene.until((50, 0, 0, 0)).await;
-    let is_done = async || scene.deployment.admin.count(&apart).await.unwrap().delivered == 20;
+    let is_done = async || scene.deployment.admin.topic(&apart).count().await.unwrap().delivered == 20;
     wait_until("the other topic", LONG, is_done).await;
     scene.stop(running).await;
     let most = most.map(|most| most.load(Ordering::SeqCst));

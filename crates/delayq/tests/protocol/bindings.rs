@@ -96,11 +96,11 @@ async fn everything(server: &SharedRedis) {
     Owner::new(client.clone()).hold(SHARD, 1, false).await.unwrap();
     Admin::new(client.clone()).shards().layouts(&[SHARD]).await.remove(0).unwrap();
     moves(&client, &producer, &topic).await;
-    admin.set_policy(&topic, &Policy { max_attempts: Some(3), ..Policy::default() }).await.unwrap();
-    Admin::new(client.clone()).policy(&topic).await.unwrap();
+    admin.topic(&topic).set_policy(&Policy { max_attempts: Some(3), ..Policy::default() }).await.unwrap();
+    Admin::new(client.clone()).topic(&topic).policy().await.unwrap();
     let empty = Topic::new("empty").unwrap();
-    admin.pause(&empty).await.unwrap();
-    assert_eq!(admin.delete_topic(&empty).await.unwrap(), TopicDeletion::Deleted);
+    admin.topic(&empty).pause().await.unwrap();
+    assert_eq!(admin.topic(&empty).delete().await.unwrap(), TopicDeletion::Deleted);
     Owner::new(client.clone()).survey(SHARD, 0, &[Duration::from_secs(60)]).await.unwrap();
     Owner::new(client.clone()).forget_quiet(SHARD, 0, Duration::from_secs(1)).await.unwrap();
     let reserved =
@@ -113,18 +113,18 @@ async fn everything(server: &SharedRedis) {
         Release { receipt: next(), delay: Some(Duration::ZERO), keep_attempt: true, reason: String::new() };
     Holder::new(client.clone()).release(&[release]).await.remove(0).unwrap();
     Holder::new(client.clone()).ack(&[next()]).await.remove(0).unwrap();
-    admin.replay(&topic, &ReplayOptions::default()).await.unwrap();
+    admin.topic(&topic).replay(&ReplayOptions::default()).await.unwrap();
     let unknown = [MessageId::own("unknown").unwrap().into()];
     producer.finish_many(&topic, FinishWhich::Any, &unknown).await.remove(0).unwrap();
-    admin.count_call("calls", Duration::from_secs(1)).await.unwrap();
+    admin.gateways().count_call("calls", Duration::from_secs(1)).await.unwrap();
     looks(&client, &admin, &topic).await;
     Recorded::by(&producer).settled(&[record()]).await.unwrap();
     admin.promote(&topic, &PromoteOptions::default(), |_| {}).await.unwrap();
-    admin.purge(&topic, PurgeWhat::Dead(TimeRange::ALL), |_| {}).await.unwrap();
+    admin.topic(&topic).purge(PurgeWhat::Dead(TimeRange::ALL), |_| {}).await.unwrap();
     let samples =
         (0..200).map(|n| Message::new(topic.clone(), format!("{{\"order\":{n},\"state\":\"open\"}}")));
     drop(producer.put_many(samples.map(|sample| sample.after(Duration::from_secs(3600))).collect()).await);
-    admin.train_dictionary(&topic, 200).await.unwrap();
+    admin.dictionaries().train(&topic, 200).await.unwrap();
     stick(server, &client, &topic).await;
     let audit = admin.audit().run(|_| {}).await.unwrap();
     assert!(!audit.is_clean());
@@ -164,13 +164,13 @@ async fn moves(client: &Client, producer: &Producer, topic: &Topic) {
 }
 
 async fn looks(client: &Client, admin: &Admin, topic: &Topic) {
-    admin.count(topic).await.unwrap();
+    admin.topic(topic).count().await.unwrap();
     let target = Target::from(MessageId::own("a").unwrap());
-    admin.get(topic, &target).await.unwrap();
-    admin.history(topic, &target).await.unwrap();
-    admin.list(topic, ListState::Delayed, TimeRange::ALL, 10).await.unwrap();
+    admin.topic(topic).get(&target).await.unwrap();
+    admin.topic(topic).history(&target).await.unwrap();
+    admin.topic(topic).list(ListState::Delayed, TimeRange::ALL, 10).await.unwrap();
     admin.list_group(&Group::new("g").unwrap(), 10).await.unwrap();
-    admin.histogram(topic, TimeRange::ALL, Duration::from_secs(60)).await.unwrap();
+    admin.topic(topic).histogram(TimeRange::ALL, Duration::from_secs(60)).await.unwrap();
     Admin::new(client.clone()).shards().overview_of(&[SHARD]).await.remove(0).unwrap();
 }
 

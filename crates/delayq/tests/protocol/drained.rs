@@ -39,9 +39,9 @@ impl Scene {
             remember_generated: Some(SOON),
             ..Policy::default()
         };
-        admin.set_policy(&orders, &forgetful).await.unwrap();
+        admin.topic(&orders).set_policy(&forgetful).await.unwrap();
         let expiring = Policy { expire_after: Some(SOON), ..forgetful };
-        admin.set_policy(&fleeting, &expiring).await.unwrap();
+        admin.topic(&fleeting).set_policy(&expiring).await.unwrap();
         Self { server, clock, client, producer, admin, orders, fleeting }
     }
 
@@ -100,7 +100,7 @@ impl Scene {
     }
 
     async fn books(&self, topic: &Topic) -> Books {
-        let numbers = self.admin.count(topic).await.unwrap();
+        let numbers = self.admin.topic(topic).count().await.unwrap();
         Books {
             accepted: numbers.accepted,
             delivered: numbers.delivered,
@@ -135,7 +135,8 @@ async fn drained_and_forgotten_nothing_of_any_message_is_left_and_the_books_bala
     scene.cancel("ready").await;
     wait_until("what is due to be ready, and what expires to be gone", LONG, || async {
         scene.pump().await;
-        let (due, gone) = (scene.admin.count(orders).await, scene.books(&scene.fleeting).await.expired);
+        let (due, gone) =
+            (scene.admin.topic(orders).count().await, scene.books(&scene.fleeting).await.expired);
         (due.unwrap().delayed, gone) == (0, EACH as u64)
     })
     .await;
@@ -153,7 +154,7 @@ async fn drained_and_forgotten_nothing_of_any_message_is_left_and_the_books_bala
     let each = EACH as u64;
     let before = scene.books(orders).await;
     assert_eq!((before.dead, before.pending, before.violation()), (each, 0, None));
-    scene.admin.purge(orders, PurgeWhat::Dead(TimeRange::ALL), |_| {}).await.unwrap();
+    scene.admin.topic(orders).purge(PurgeWhat::Dead(TimeRange::ALL), |_| {}).await.unwrap();
     // Past every granted lease, so that no entry has a time any more.
     scene.clock.set_offset_ms(120_000);
     wait_until("all to be forgotten", LONG, || scene.pump()).await;

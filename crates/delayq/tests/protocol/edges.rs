@@ -67,7 +67,7 @@ async fn the_last_due_time_is_kept_to_the_millisecond() {
     let message = Message::new(topic.clone(), "x").at(UnixMillis::new(LAST)).id("last").unwrap();
     let put = producer.put(message).await.unwrap();
     assert_eq!(put.outcome, PutOutcome::Stored(UnixMillis::new(LAST)));
-    let found = admin.get(&topic, &Target::from(put.reference)).await.unwrap().unwrap();
+    let found = admin.topic(&topic).get(&Target::from(put.reference)).await.unwrap().unwrap();
     assert_eq!(found.envelope.unwrap().due, UnixMillis::new(LAST));
     for due in [0, LAST + 1, u64::MAX] {
         let message = Message::new(topic.clone(), "x").at(UnixMillis::new(due));
@@ -77,7 +77,7 @@ async fn the_last_due_time_is_kept_to_the_millisecond() {
             "{refused}"
         );
     }
-    assert_eq!(admin.count(&topic).await.unwrap().accepted, 1);
+    assert_eq!(admin.topic(&topic).count().await.unwrap().accepted, 1);
 }
 
 #[tokio::test]
@@ -155,7 +155,7 @@ async fn no_id_and_no_group_forges_a_key_or_is_taken_for_another() {
     for topic in &topics {
         for (n, name) in FORGERS.into_iter().enumerate() {
             let target = Target::in_group(MessageId::own(name).unwrap(), Group::new(name).unwrap());
-            let found = admin.get(topic, &target).await.unwrap().unwrap().envelope.unwrap();
+            let found = admin.topic(topic).get(&target).await.unwrap().unwrap().envelope.unwrap();
             assert_eq!(
                 (found.payload, found.due),
                 (n.to_string().into_bytes(), UnixMillis::new(LAST - n as u64))
@@ -199,7 +199,7 @@ async fn a_payload_has_no_byte_up_to_the_limit_and_none_more() {
             .put(Message::new(topic.clone(), vec![7; bytes]).at(UnixMillis::new(LAST)))
             .await
             .unwrap();
-        let found = admin.get(&topic, &Target::from(put.reference)).await.unwrap().unwrap();
+        let found = admin.topic(&topic).get(&Target::from(put.reference)).await.unwrap().unwrap();
         assert_eq!(found.envelope.unwrap().payload.len(), bytes);
     }
     let refused = producer.put(Message::new(topic.clone(), vec![7; most + 1])).await.unwrap_err();
@@ -210,7 +210,7 @@ async fn a_payload_has_no_byte_up_to_the_limit_and_none_more() {
         format!("the message was not put: {error}; a repeat cannot succeed until that is put right")
     );
     assert_eq!(refused.source().map(ToString::to_string), Some(error.to_string()));
-    assert_eq!(admin.count(&topic).await.unwrap().accepted, 3);
+    assert_eq!(admin.topic(&topic).count().await.unwrap().accepted, 3);
 }
 
 #[tokio::test]
@@ -229,6 +229,6 @@ async fn another_content_under_the_same_id_is_a_conflict_and_a_repeat_is_not() {
     for other in others {
         assert_eq!(producer.put(other).await.unwrap().outcome, PutOutcome::Conflict(State::Delayed, due));
     }
-    let numbers = admin.count(&topic).await.unwrap();
+    let numbers = admin.topic(&topic).count().await.unwrap();
     assert_eq!((numbers.accepted, numbers.delayed), (1, 1));
 }

@@ -42,7 +42,7 @@ async fn in_every_state(scene: &Deployment) -> Receipt {
 }
 
 async fn numbers(scene: &Deployment) -> Numbers {
-    scene.admin.count(&topic()).await.unwrap()
+    scene.admin.topic(&topic()).count().await.unwrap()
 }
 
 async fn is_sound(scene: &Deployment) {
@@ -85,7 +85,7 @@ async fn a_dead_letter_that_was_replayed_meanwhile_does_not_end_with_the_dead() 
 }
 
 async fn stored(scene: &Deployment, id: &str) -> Envelope {
-    scene.admin.get(&topic(), &target(id)).await.unwrap().unwrap().envelope.unwrap()
+    scene.admin.topic(&topic()).get(&target(id)).await.unwrap().unwrap().envelope.unwrap()
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn a_replay_under_new_terms_gives_attempts_and_an_expiry_to_any_message() 
     }
     for (id, after) in [("plain", Some(HOUR)), ("expiring", Some(HOUR)), ("endless", None)] {
         let terms = ReplayTerms { max_attempts: 1, expires_after: after };
-        let replayed = scene.admin.replay_renewed(&topic(), &[target(id)], terms).await.unwrap();
+        let replayed = scene.admin.topic(&topic()).replay_renewed(&[target(id)], terms).await.unwrap();
         assert_eq!((replayed.replayed, replayed.kept()), (1, 0), "{id}");
         let envelope = stored(&scene, id).await;
         assert_eq!((envelope.state, envelope.attempt, envelope.max_attempts), (State::Ready, 0, 1), "{id}");
@@ -124,12 +124,12 @@ async fn a_window_counts_from_its_first_call_and_none_of_another_name() {
     let scene = Deployment::new(1).await;
     let window = Duration::from_secs(600);
     for count in 1..=3 {
-        assert_eq!(scene.admin.count_call("a", window).await.unwrap(), count);
+        assert_eq!(scene.admin.gateways().count_call("a", window).await.unwrap(), count);
     }
-    scene.admin.take_back_call("a", window).await.unwrap();
-    assert_eq!(scene.admin.count_call("a", window).await.unwrap(), 3);
-    assert_eq!(scene.admin.count_call("b", window).await.unwrap(), 1);
-    scene.admin.take_back_call("c", window).await.unwrap();
-    assert_eq!(scene.admin.count_call("c", window).await.unwrap(), 1, "nothing falls below zero");
+    scene.admin.gateways().take_back_call("a", window).await.unwrap();
+    assert_eq!(scene.admin.gateways().count_call("a", window).await.unwrap(), 3);
+    assert_eq!(scene.admin.gateways().count_call("b", window).await.unwrap(), 1);
+    scene.admin.gateways().take_back_call("c", window).await.unwrap();
+    assert_eq!(scene.admin.gateways().count_call("c", window).await.unwrap(), 1, "nothing falls below zero");
     is_sound(&scene).await;
 }

@@ -16,7 +16,7 @@ async fn a_message_is_put_pumped_reserved_and_acked() {
         .await
         .unwrap();
     let PutOutcome::Stored(due) = put.outcome else { panic!("{put:?}") };
-    let listed = admin.get(&topic, &Target::from(put.reference.clone())).await.unwrap().unwrap();
+    let listed = admin.topic(&topic).get(&Target::from(put.reference.clone())).await.unwrap().unwrap();
     assert_eq!(listed.envelope.unwrap().state, State::Delayed);
     let shard = ShardId::new(0);
     let report = loop {
@@ -37,7 +37,7 @@ async fn a_message_is_put_pumped_reserved_and_acked() {
     let receipt = reserved.messages[0].receipt.clone();
     assert_eq!(holder.ack(std::slice::from_ref(&receipt)).await[0].clone().unwrap(), Settled::Delivered);
     assert_eq!(holder.ack(&[receipt]).await[0].clone().unwrap(), Settled::LeaseLost);
-    let numbers = admin.count(&topic).await.unwrap();
+    let numbers = admin.topic(&topic).count().await.unwrap();
     assert!(numbers.balances(), "{numbers:?}");
     assert_eq!(
         Numbers { accepted: 1, delivered: 1, ..Numbers::default() },

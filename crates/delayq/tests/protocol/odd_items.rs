@@ -161,8 +161,8 @@ async fn an_odd_topic_or_id_or_a_key_of_another_type_hides_no_other() {
     assert_eq!(pages.topics.len(), 3);
     let mut unreadable = Vec::new();
     for topic in admin.topics().await.unwrap() {
-        unreadable.push(admin.count(&topic).await.unwrap().unreadable);
-        admin.policy(&topic).await.unwrap();
+        unreadable.push(admin.topic(&topic).count().await.unwrap().unreadable);
+        admin.topic(&topic).policy().await.unwrap();
     }
     assert_eq!(unreadable, [2, 0, 0]);
     let orders = topic("orders");
@@ -172,7 +172,7 @@ async fn an_odd_topic_or_id_or_a_key_of_another_type_hides_no_other() {
         (ListState::Leased, &["leased"]),
         (ListState::Dead { newest_first: true }, &["dead"]),
     ] {
-        let listed = admin.list(&orders, state, TimeRange::ALL, 100).await.unwrap();
+        let listed = admin.topic(&orders).list(state, TimeRange::ALL, 100).await.unwrap();
         let readable: BTreeSet<String> = ids(&listed).into_iter().filter(|id| id != "set").collect();
         assert_eq!(readable, wanted.iter().map(ToString::to_string).collect(), "{state:?}");
     }
@@ -199,7 +199,7 @@ async fn an_odd_topic_or_id_or_a_key_of_another_type_hides_no_other() {
     let odd: MessageId = "~odd-od%0Ad".parse().unwrap();
     assert_eq!(producer.cancel(&orders, &Target::from(odd)).await.unwrap(), CancelOutcome::Cancelled);
     let spaced: Topic = "~odd-my%20orders".parse().unwrap();
-    assert_eq!(admin.purge(&spaced, PurgeWhat::Ready, |_| {}).await.unwrap().purged, 1);
-    assert_eq!(admin.delete_topic(&spaced).await.unwrap(), TopicDeletion::Deleted);
+    assert_eq!(admin.topic(&spaced).purge(PurgeWhat::Ready, |_| {}).await.unwrap().purged, 1);
+    assert_eq!(admin.topic(&spaced).delete().await.unwrap(), TopicDeletion::Deleted);
     assert_eq!(admin.topics().await.unwrap().len(), 2);
 }

@@ -75,7 +75,7 @@ pub(crate) fn log(server: &RedisServer) -> PathBuf {
 
 /// The shard matches its books, and everything is in its place.
 async fn check(server: &SharedRedis, admin: &Admin, cut: &str) {
-    let numbers = admin.count(&topic()).await.unwrap();
+    let numbers = admin.topic(&topic()).count().await.unwrap();
     assert!(numbers.balances(), "{cut}: {numbers:?}");
     let mut shard = BareShard::uncreated(server, "dq", Arc::new(Scripts::published())).await;
     let keys = shard.snapshot().await.keys.clone();
@@ -106,7 +106,8 @@ async fn wherever_a_power_cut_ends_the_log_of_redis_the_books_balance_and_everyt
         let end = dice.u64(length - (length - begun) / 8..length);
         log.set_len(end).unwrap();
         server.resume().await;
-        wait_until("the client to be back", LONG, || async { admin.count(&topic()).await.is_ok() }).await;
+        wait_until("the client to be back", LONG, || async { admin.topic(&topic()).count().await.is_ok() })
+            .await;
         check(&server, &admin, &format!("cut at byte {end} of {length}")).await;
     }
 
@@ -115,7 +116,7 @@ async fn wherever_a_power_cut_ends_the_log_of_redis_the_books_balance_and_everyt
     wait_until("everything that is due to be over", LONG, || async {
         Owner::new(client.clone()).pump(&[(SHARD, Some(1))], 500, None).await.remove(0).unwrap();
         let none = work(&client, 2).await == 0;
-        let numbers = admin.count(&topic()).await.unwrap();
+        let numbers = admin.topic(&topic()).count().await.unwrap();
         none && (numbers.ready, numbers.leased) == (0, 0)
     })
     .await;

@@ -27,7 +27,7 @@ async fn until(scene: &Deployment, hours: u64) -> PromoteOptions {
 }
 
 async fn held(scene: &Deployment, name: &str) -> (u64, u64) {
-    let Numbers { delayed, ready, .. } = scene.admin.count(&topic(name)).await.unwrap();
+    let Numbers { delayed, ready, .. } = scene.admin.topic(&topic(name)).count().await.unwrap();
     (delayed, ready)
 }
 

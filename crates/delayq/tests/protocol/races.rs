@@ -61,7 +61,7 @@ async fn four_pumps_on_one_shard_lose_nothing_and_push_nothing_twice() {
         Holder::new(client.clone()).ack(&receipts).await;
     }
     assert_eq!((seen.len(), seen.values().max()), (COUNT, Some(&1)));
-    assert!(admin.count(&topic).await.unwrap().balances());
+    assert!(admin.topic(&topic).count().await.unwrap().balances());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -99,7 +99,7 @@ async fn of_two_workers_on_one_receipt_one_settles_it() {
         let lost = [&one, &two].into_iter().filter(|settled| **settled == Settled::LeaseLost).count();
         assert_eq!(lost, 1, "{one:?}, {two:?}");
     }
-    let numbers = admin.count(&topic).await.unwrap();
+    let numbers = admin.topic(&topic).count().await.unwrap();
     assert!(numbers.balances() && numbers.leased == 0, "{numbers:?}");
 }
 
@@ -174,7 +174,7 @@ async fn cancel_put_again_pump_and_reserve_never_deliver_what_was_cancelled() {
     let both: Vec<_> =
         cancelled.into_inner().unwrap().into_iter().filter(|life| unique.contains(life)).collect();
     assert!(both.is_empty(), "cancelled and delivered: {both:?}");
-    let numbers = admin.count(&topic).await.unwrap();
+    let numbers = admin.topic(&topic).count().await.unwrap();
     assert!(numbers.balances(), "{numbers:?}");
     assert_eq!(numbers.accepted, tally.accepted.load(Ordering::Relaxed));
     assert_eq!(numbers.delivered, tally.delivered.load(Ordering::Relaxed));

@@ -137,7 +137,7 @@ async fn what_an_unwell_redis_refuses_is_not_applied_and_the_same_client_goes_on
         all(&mut operator, end).await;
         let target = Target::from(MessageId::own(&id).unwrap());
         let there = wait_for(&format!("a look after {code}"), LONG, || async {
-            admin.get(&topic(), &target).await.ok()
+            admin.topic(&topic()).get(&target).await.ok()
         })
         .await;
         assert!(there.is_none(), "{code}: {there:?}");
@@ -149,6 +149,6 @@ async fn what_an_unwell_redis_refuses_is_not_applied_and_the_same_client_goes_on
         }
         other = server.connect().await;
     }
-    let numbers = admin.count(&topic()).await.unwrap();
+    let numbers = admin.topic(&topic()).count().await.unwrap();
     assert!(numbers.balances(), "{numbers:?}");
 }

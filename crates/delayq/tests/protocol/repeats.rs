@@ -65,7 +65,7 @@ async fn a_replacing_put_that_is_repeated_delivers_again_what_was_delivered_mean
     assert_eq!(proxy.losses(), 1);
     let outcome = put.unwrap().outcome;
     assert!(matches!(outcome, PutOutcome::Exists(State::Delivered, _)), "{outcome:?}");
-    let numbers = Admin::new(near).count(&topic).await.unwrap();
+    let numbers = Admin::new(near).topic(&topic).count().await.unwrap();
     assert_eq!((numbers.accepted, numbers.delivered, numbers.pending()), (2, 1, 0), "{numbers:?}");
 }
 
@@ -110,8 +110,11 @@ async fn a_replacing_put_of_other_content_takes_the_place_of_what_is_over_since_
 async fn a_put_of_unknown_fate_is_delivered_however_late_it_is_repeated_unless_its_topic_refuses_repeats() {
     let Deployment { server, client, producer, admin } = Deployment::new(1).await;
     let strict = Policy { repeats: Some(Repeats::Refuse), ..Policy::default() };
-    admin.set_policy(&Topic::new("strict").unwrap(), &strict).await.unwrap();
-    assert_eq!(Admin::new(client.clone()).policy(&Topic::new("strict").unwrap()).await.unwrap(), strict);
+    admin.topic(&Topic::new("strict").unwrap()).set_policy(&strict).await.unwrap();
+    assert_eq!(
+        Admin::new(client.clone()).topic(&Topic::new("strict").unwrap()).policy().await.unwrap(),
+        strict
+    );
     let now = server.now_ms().await;
     let repeat = async |topic: &str, id: Option<&str>, seconds_ago: u64| {
         let message = Message::new(Topic::new(topic).unwrap(), "x");

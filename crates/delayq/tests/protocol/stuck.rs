@@ -51,7 +51,7 @@ async fn whatever_got_stuck_is_named_by_an_audit_and_mended_by_a_repair_while_al
     for id in ["lost-ready", "lost-delayed", "unleased", "rings", "alone"] {
         assert!(delivered.contains(id), "{id} is not among {delivered:?}");
     }
-    let numbers = scene.admin.count(&scene.stuck).await.unwrap();
+    let numbers = scene.admin.topic(&scene.stuck).count().await.unwrap();
     assert_eq!((numbers.pending(), numbers.dead, numbers.balances()), (0, 2, true), "{numbers:?}");
     assert!(scene.found().await.0.is_clean());
 }
@@ -88,7 +88,7 @@ async fn whatever_got_stuck_is_mended_by_sweeps_while_all_goes_on_and_nothing_el
         assert!(delivered.contains(id), "{id} is not among {delivered:?}");
     }
     for topic in ["stuck", "load"] {
-        let numbers = scene.admin.count(&Topic::new(topic).unwrap()).await.unwrap();
+        let numbers = scene.admin.topic(&Topic::new(topic).unwrap()).count().await.unwrap();
         assert_eq!((numbers.pending(), numbers.balances()), (0, true), "{topic}: {numbers:?}");
     }
 }
@@ -128,11 +128,11 @@ async fn a_sweep_purges_the_dead_letters_that_are_too_old_or_too_many_and_the_ol
         holder.bury(&buried).await;
     }
     let left = async || {
-        let numbers = scene.admin.count(&scene.stuck).await.unwrap();
+        let numbers = scene.admin.topic(&scene.stuck).count().await.unwrap();
         assert!(numbers.balances(), "{numbers:?}");
         (numbers.dead, numbers.purged)
     };
-    let set = async |policy| scene.admin.change_policy(&scene.stuck, &policy, &[]).await.unwrap();
+    let set = async |policy| scene.admin.topic(&scene.stuck).change_policy(&policy, &[]).await.unwrap();
     assert_eq!((scene.swept(true).await, left().await), (Vec::new(), (230, 0)), "all are kept by default");
     set(Policy { dead_max: Some(200), ..Policy::default() }).await;
     assert_eq!((scene.swept(false).await, left().await), (Vec::new(), (230, 0)), "a dry run purges nothing");
@@ -178,7 +178,7 @@ async fn counters_that_drift_are_set_right_while_all_goes_on() {
     load.stop().await;
     scene.drain().await;
     for topic in ["stuck", "load"] {
-        let numbers = scene.admin.count(&Topic::new(topic).unwrap()).await.unwrap();
+        let numbers = scene.admin.topic(&Topic::new(topic).unwrap()).count().await.unwrap();
         assert_eq!((numbers.pending(), numbers.balances()), (0, true), "{topic}: {numbers:?}");
     }
 }
@@ -214,7 +214,7 @@ async fn a_key_of_the_wrong_type_keeps_no_sweep_from_its_end() {
     scene.put(scene.message("a").after(FAR)).await;
     scene.bare.command(&[b"ZADD", b"~g:nobody", b"1", b"1:nobody"]).await;
     let keep_one = Policy { dead_max: Some(1), ..Policy::default() };
-    scene.admin.change_policy(&scene.stuck, &keep_one, &[]).await.unwrap();
+    scene.admin.topic(&scene.stuck).change_policy(&keep_one, &[]).await.unwrap();
     for key in ["d:1", "stats"] {
         let name = format!("~{key}");
         scene.bare.command(&[b"DEL", name.as_bytes()]).await;

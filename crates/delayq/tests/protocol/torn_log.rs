@@ -41,7 +41,7 @@ impl Scene {
         // Every move leaves a trace.
         let keeps = Policy { remember_own: Some(FAR), remember_cancelled: Some(FAR), ..Policy::default() };
         moves(&client, &producer, 1).await;
-        admin.set_policy(&topic(), &keeps).await.unwrap();
+        admin.topic(&topic()).set_policy(&keeps).await.unwrap();
         let log = log(&server);
         let begun = fs::read(&log).unwrap().len();
         moves(&client, &producer, MESSAGES).await;
@@ -56,8 +56,10 @@ impl Scene {
     }
 
     async fn is_back(&self) {
-        wait_until("the client to be back", LONG, || async { self.admin.count(&topic()).await.is_ok() })
-            .await;
+        wait_until("the client to be back", LONG, || async {
+            self.admin.topic(&topic()).count().await.is_ok()
+        })
+        .await;
     }
 
     async fn tear(&mut self, end: usize) {
@@ -90,7 +92,7 @@ impl Scene {
         wait_until("what is due to be over", LONG, || async {
             Owner::new(self.client.clone()).pump(&[(SHARD, Some(1))], 500, None).await.remove(0).unwrap();
             let none = work(&self.client, 2).await == 0;
-            let numbers = self.admin.count(&topic()).await.unwrap();
+            let numbers = self.admin.topic(&topic()).count().await.unwrap();
             none && (numbers.ready, numbers.leased) == (0, 0)
         })
         .await;
@@ -174,7 +176,7 @@ async fn a_torn_log_that_is_rewritten_before_the_next_restart_needs_no_repair() 
     let mut scene = Scene::new().await;
     let end = scene.ends().into_iter().rev().find(|&end| torn_in_a_transaction(&scene.whole, end)).unwrap();
     assert!(!scene.twice(end, true).await);
-    let numbers = scene.admin.count(&topic()).await.unwrap();
+    let numbers = scene.admin.topic(&topic()).count().await.unwrap();
     assert!(numbers.balances(), "{numbers:?}");
 }
 

@@ -336,7 +336,7 @@ fn patient(settings: Settings) -> Settings {
 
 async fn ask(admin: &Admin, topic: &Topic, durability: Durability) {
     let policy = Policy { durability: Some(durability), ..Policy::default() };
-    admin.change_policy(topic, &policy, &[]).await.unwrap();
+    admin.topic(topic).change_policy(&policy, &[]).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -358,7 +358,7 @@ async fn what_a_topic_on_disk_is_put_each_node_confirms_for_its_shards_if_it_can
                 }
             }
         }
-        assert_eq!(admin.count(&topic()).await.unwrap().delayed, 3);
+        assert_eq!(admin.topic(&topic()).count().await.unwrap().delayed, 3);
     }
 }
 
@@ -399,7 +399,7 @@ async fn a_failover_of_a_node_by_sentinel_is_followed_and_the_other_node_is_serv
     let layout: String = group.redises[master].command(&["HGET", "{dq:2}:meta", "layout"]).await;
     assert_eq!(layout, "1@b");
     assert_eq!(admin.nodes().check().await.unwrap().len(), 2);
-    assert_eq!(admin.count(&topic()).await.unwrap().accepted, 2, "each of the two ids once");
+    assert_eq!(admin.topic(&topic()).count().await.unwrap().accepted, 2, "each of the two ids once");
 }
 
 #[tokio::test]

@@ -68,7 +68,7 @@ impl Pair {
     }
 
     async fn count(&self) -> u64 {
-        self.admin.count(&topic()).await.unwrap().delayed
+        self.admin.topic(&topic()).count().await.unwrap().delayed
     }
 }
 
@@ -103,7 +103,7 @@ async fn one_redis_gets_a_name_while_processes_with_and_without_nodes_work() {
     assert!(refused.to_string().contains("kept by node a of several"), "{refused}");
     assert_eq!(refused.fate(), Fate::NotApplied);
     assert_eq!(admin.shards().name_all().await.unwrap(), 0, "a repeat changes nothing");
-    assert_eq!(admin.count(&topic()).await.unwrap().delayed, 4);
+    assert_eq!(admin.topic(&topic()).count().await.unwrap().delayed, 4);
     assert!(matches!(Admin::new(plain).shards().name_all().await, Err(Error::Move(_))));
 }
 
@@ -127,7 +127,7 @@ async fn shards_move_with_all_they_have_and_every_process_follows() {
     // A client of the old map and a client of the new map; the producer ran all along.
     for settings in [pair.settings(), of(&pair.a, &pair.b, "4-7")] {
         let admin = Admin::new(Client::connect(settings).await.unwrap());
-        assert_eq!(admin.count(&topic()).await.unwrap().delayed, 200);
+        assert_eq!(admin.topic(&topic()).count().await.unwrap().delayed, 200);
         let by_node = admin.shards().by_node().await.unwrap();
         assert_eq!(by_node["b"], last_four().into_iter().collect::<Vec<_>>());
     }
@@ -155,7 +155,11 @@ async fn shards_move_with_all_they_have_and_every_process_follows() {
         }
     }
     let admin = Admin::new(Client::connect(pair.settings()).await.unwrap());
-    assert_eq!(admin.count(&topic()).await.unwrap().delayed, 201, "the way to the new node is still there");
+    assert_eq!(
+        admin.topic(&topic()).count().await.unwrap().delayed,
+        201,
+        "the way to the new node is still there"
+    );
     assert_eq!(admin.init().await.unwrap(), 0);
     let grown = admin.shards().grow(ShardCount::new(SHARDS).unwrap(), |_| {}).await.unwrap();
     assert_eq!((grown.added, grown.raised), (0, 0));

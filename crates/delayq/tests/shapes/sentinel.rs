@@ -305,7 +305,7 @@ async fn no_put_that_a_replica_confirmed_is_lost_in_failovers() {
     let mut group = SentinelGroup::start().await;
     let (_, admin, producer) = created(settings(group.url(), 2)).await;
     let policy = Policy { durability: Some(Durability::Replicas(1)), ..Policy::default() };
-    admin.change_policy(&Topic::new("orders").unwrap(), &policy, &[]).await.unwrap();
+    admin.topic(&Topic::new("orders").unwrap()).change_policy(&policy, &[]).await.unwrap();
     replicated(&group.redises, 0).await;
     let (load, mut master) = (Load::start(producer), 0);
     for _ in 0..at_length(1, 3) {

@@ -23,10 +23,10 @@ pub(super) async fn follow(context: &Context, topic: &Topic) -> Result<(), Fault
 
 async fn follow_numbers(context: &Context, topic: &Topic) -> Result<(), Fault> {
     let admin = context.admin();
-    let mut last = admin.count(topic).await.map_err(of_core)?;
+    let mut last = admin.topic(topic).count().await.map_err(of_core)?;
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
-        let next = admin.count(topic).await.map_err(of_core)?;
+        let next = admin.topic(topic).count().await.map_err(of_core)?;
         if moved(&last) != moved(&next) {
             line(context.output, topic, &last, &next)?;
         }

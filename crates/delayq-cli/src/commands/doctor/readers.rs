@@ -86,7 +86,7 @@ async fn waiting(admin: &Admin, topics: &Topics) -> Result<Vec<WaitingTopic>, Er
         sleep(WATCHED).await;
     }
     for waiting in all.iter_mut().filter(|waiting| waiting.idle) {
-        let later = admin.count(&waiting.topic).await?;
+        let later = admin.topic(&waiting.topic).count().await?;
         waiting.idle = may_be_idle(&later) && settled(&later) == settled(&waiting.numbers);
         waiting.numbers = later;
     }

@@ -61,9 +61,9 @@ impl Set {
         if let Some(durability) = set.durability {
             confirmed(&admin, durability).await?;
         }
-        let before = admin.policy(topic).await.map_err(of_core)?;
-        admin.change_policy(topic, set, &reset).await.map_err(of_core)?;
-        let after = admin.policy(topic).await.map_err(of_core)?;
+        let before = admin.topic(topic).policy().await.map_err(of_core)?;
+        admin.topic(topic).change_policy(set, &reset).await.map_err(of_core)?;
+        let after = admin.topic(topic).policy().await.map_err(of_core)?;
         let value = json!({ "topic": topic, "policy": json_of(&after), "before": json_of(&before) });
         context.output.print(&value, || {
             let mut rows = context.output.rows(&["setting", "value", "before"]);

@@ -52,7 +52,7 @@ async fn a_message_that_breaks_its_receiver_is_dead_one_day_and_no_other_is() {
     for poison in [RESET, HANG] {
         let (stage, subject) = (Stage::new().await, Endpoint::start().await);
         let policy = Policy { backoff: None, ..Policy::default() };
-        Admin::new(stage.client.clone()).set_policy(&topic("t"), &policy).await.unwrap();
+        Admin::new(stage.client.clone()).topic(&topic("t")).set_policy(&policy).await.unwrap();
         let mut sink = subject.sink();
         sink.timeout = HumanDuration::from_millis(500);
         subject.answer("poison", poison);

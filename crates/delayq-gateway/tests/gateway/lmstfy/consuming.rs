@@ -110,7 +110,7 @@ async fn a_deleted_job_is_gone_in_any_state() {
         scene.get(&format!("/api/ns/q/job/{id}")).await.with(404);
     }
     let topic = crate::stage::topic("ns/q");
-    let left = scene.stage.deployment.admin.count(&topic).await.unwrap();
+    let left = scene.stage.deployment.admin.topic(&topic).count().await.unwrap();
     assert_eq!((left.delayed, left.ready, left.leased, left.delivered, left.cancelled), (0, 0, 0, 1, 2));
     let audit = scene.stage.deployment.admin.audit().run(|_| {}).await.unwrap();
     assert!(audit.findings.is_empty() && audit.drifts.is_empty(), "tokens are no finding: {audit:?}");

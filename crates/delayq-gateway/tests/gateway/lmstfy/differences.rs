@@ -172,7 +172,7 @@ async fn a_job_that_came_another_way_is_deleted_by_the_id_that_its_consumer_got(
         scene.delete(&format!("/api/ns/q/job/{id}")).await.with(204);
         left -= 1;
     }
-    let left = scene.stage.deployment.admin.count(&topic()).await.unwrap();
+    let left = scene.stage.deployment.admin.topic(&topic()).count().await.unwrap();
     assert_eq!((left.leased, left.ready, left.delivered), (0, 0, 4));
 }
 

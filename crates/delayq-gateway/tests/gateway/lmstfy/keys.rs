@@ -17,7 +17,7 @@ async fn a_token_is_kept_as_a_hash_shown_once_and_deleted_by_its_masked_form() {
     assert_eq!(tokens[&masked], "test");
     let with_pool = Answer::of(ports.admin(Method::GET, "/token/ns?pool=default")).await.with(200);
     assert!(with_pool["tokens"].get(format!("default:{masked}")).is_some(), "{with_pool}");
-    let kept = scene.stage.deployment.admin.notes().await.unwrap();
+    let kept = scene.stage.deployment.admin.gateways().notes().await.unwrap();
     assert!(!kept.is_empty() && !format!("{kept:?}").contains(&token), "{kept:?}");
     Answer::of(ports.admin(Method::DELETE, &format!("/token/ns/{masked}"))).await.with(204);
     assert_eq!(listed().await, json!({}));

@@ -11,87 +11,83 @@ use delayq_core::verbs::deployment::{self, Asked};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-// === impl Admin ===
-
-impl Admin {
-    /// Begins with the next node that has unfinished shards; `None`: all shards are finished.
-    pub(super) async fn next_visit(
-        &self,
-        through: &BTreeSet<ShardId>,
-    ) -> Result<Option<(Arc<Link>, Visit)>, Error> {
-        let calls = &self.client.calls;
-        let left: Vec<ShardId> =
-            self.shards().all().into_iter().filter(|shard| !through.contains(shard)).collect();
-        let mut there = Vec::new();
-        for (&shard, found) in left.iter().zip(calls.shard_layouts(&left).await) {
-            match found {
-                Ok(found) => {
-                    let found = found.ok_or(Error::Uninitialised(shard))?;
-                    // A growth may be in progress.
-                    calls.shared_layout().learn(&found.layout);
-                    there.push(shard);
-                }
-                Err(error) if is_on_its_way(&error) => {}
-                Err(error) => return Err(error),
+/// Begins with the next node that has unfinished shards; `None`: all shards are finished.
+pub(super) async fn next_visit(
+    admin: &Admin,
+    through: &BTreeSet<ShardId>,
+) -> Result<Option<(Arc<Link>, Visit)>, Error> {
+    let calls = &admin.client.calls;
+    let left: Vec<ShardId> =
+        admin.shards().all().into_iter().filter(|shard| !through.contains(shard)).collect();
+    let mut there = Vec::new();
+    for (&shard, found) in left.iter().zip(calls.shard_layouts(&left).await) {
+        match found {
+            Ok(found) => {
+                let found = found.ok_or(Error::Uninitialised(shard))?;
+                // A growth may be in progress.
+                calls.shared_layout().learn(&found.layout);
+                there.push(shard);
             }
+            Err(error) if is_on_its_way(&error) => {}
+            Err(error) => return Err(error),
         }
-        for (link, shards) in calls.by_node(&there).await? {
-            let state = self.state_of(&link).await?;
-            let shards = self.whole_at(&link, &shards.into_iter().collect()).await?;
-            if !shards.is_empty() {
-                return Ok(Some((link, Visit { state, cursor: 0, shards })));
-            }
-        }
-        left.first().map_or(Ok(None), |&shard| Err(moving(shard)))
     }
+    for (link, shards) in calls.by_node(&there).await? {
+        let state = state_of(admin, &link).await?;
+        let shards = whole_at(admin, &link, &shards.into_iter().collect()).await?;
+        if !shards.is_empty() {
+            return Ok(Some((link, Visit { state, cursor: 0, shards })));
+        }
+    }
+    left.first().map_or(Ok(None), |&shard| Err(moving(shard)))
+}
 
-    /// Returns the node of a visit, if a node is still in that state.
-    pub(super) async fn found_again(&self, visit: Visit) -> Result<Option<(Arc<Link>, Visit)>, Error> {
-        let shards: Vec<ShardId> = visit.shards.iter().copied().collect();
-        for (link, _) in self.client.calls.by_node(&shards).await? {
-            if self.state_of(&link).await? == visit.state {
-                return Ok(Some((link, visit)));
-            }
+/// Returns the node of a visit, if a node is still in that state.
+pub(super) async fn found_again(admin: &Admin, visit: Visit) -> Result<Option<(Arc<Link>, Visit)>, Error> {
+    let shards: Vec<ShardId> = visit.shards.iter().copied().collect();
+    for (link, _) in admin.client.calls.by_node(&shards).await? {
+        if state_of(admin, &link).await? == visit.state {
+            return Ok(Some((link, visit)));
         }
-        Ok(None)
     }
+    Ok(None)
+}
 
-    /// Returns the shards that this node has with all keys.
-    pub(super) async fn whole_at(
-        &self,
-        link: &Link,
-        shards: &BTreeSet<ShardId>,
-    ) -> Result<BTreeSet<ShardId>, Error> {
-        let asking: Vec<Call> = shards.iter().map(|&shard| deployment::ask(shard)).collect();
-        let mut whole = BTreeSet::new();
-        for (&shard, reply) in shards.iter().zip(self.client.calls.send_at(link, asking).await) {
-            match reply.and_then(|reply| Ok(deployment::read_asked(reply, shard)?)) {
-                Ok(Asked::Here(_)) => {
-                    whole.insert(shard);
-                }
-                Ok(_) => {}
-                Err(error) if is_on_its_way(&error) => {}
-                Err(error) => return Err(error),
+/// Returns the shards that this node has with all keys.
+pub(super) async fn whole_at(
+    admin: &Admin,
+    link: &Link,
+    shards: &BTreeSet<ShardId>,
+) -> Result<BTreeSet<ShardId>, Error> {
+    let asking: Vec<Call> = shards.iter().map(|&shard| deployment::ask(shard)).collect();
+    let mut whole = BTreeSet::new();
+    for (&shard, reply) in shards.iter().zip(admin.client.calls.send_at(link, asking).await) {
+        match reply.and_then(|reply| Ok(deployment::read_asked(reply, shard)?)) {
+            Ok(Asked::Here(_)) => {
+                whole.insert(shard);
             }
+            Ok(_) => {}
+            Err(error) if is_on_its_way(&error) => {}
+            Err(error) => return Err(error),
         }
-        Ok(whole)
     }
+    Ok(whole)
+}
 
-    /// Returns a state that changes if the node is replaced by another process, even if the former process returns
-    /// later, and if a cluster node is given a slot.
-    pub(super) async fn state_of(&self, link: &Link) -> Result<String, Error> {
-        let info: String = link.query("INFO", &redis::cmd("INFO")).await?;
-        let run_id = field(&info, "run_id");
-        if run_id.is_empty() {
-            return Err(Error::Unfit("INFO names no run_id".to_owned()));
-        }
-        let process = [run_id, field(&info, "master_replid")].join("/");
-        if !self.nodes().is_cluster() {
-            return Ok(process);
-        }
-        let info: String = link.query("CLUSTER INFO", redis::cmd("CLUSTER").arg("INFO")).await?;
-        Ok([&process, field(&info, "cluster_my_epoch")].join("/"))
+/// Returns a state that changes if the node is replaced by another process, even if the former process returns
+/// later, and if a cluster node is given a slot.
+pub(super) async fn state_of(admin: &Admin, link: &Link) -> Result<String, Error> {
+    let info: String = link.query("INFO", &redis::cmd("INFO")).await?;
+    let run_id = field(&info, "run_id");
+    if run_id.is_empty() {
+        return Err(Error::Unfit("INFO names no run_id".to_owned()));
     }
+    let process = [run_id, field(&info, "master_replid")].join("/");
+    if !admin.nodes().is_cluster() {
+        return Ok(process);
+    }
+    let info: String = link.query("CLUSTER INFO", redis::cmd("CLUSTER").arg("INFO")).await?;
+    Ok([&process, field(&info, "cluster_my_epoch")].join("/"))
 }
 
 /// Returns a field of a node's report; empty if missing.

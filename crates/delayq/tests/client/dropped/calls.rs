@@ -177,16 +177,20 @@ const CALLS: &[Call] = &[
     call!("Probe::confirms_groups", scene, async {
         Probe::by(&scene.producer).confirms_groups(&[SHARD]).await
     }),
-    call!("Admin::count", scene, scene.admin.count(&scene.topic)),
+    call!("TopicAdmin::count", scene, scene.admin.topic(&scene.topic).count()),
     call!("ShardsAdmin::overview", scene, scene.admin.shards().overview()),
     call!("ShardsAdmin::overview_of", scene, scene.admin.shards().overview_of(&[SHARD])),
     call!("Admin::topics", scene, scene.admin.topics()),
-    call!("Admin::histogram", scene, {
-        scene.admin.histogram(&scene.topic, TimeRange::ALL, Duration::from_secs(60))
+    call!("TopicAdmin::histogram", scene, {
+        scene.admin.topic(&scene.topic).histogram(TimeRange::ALL, Duration::from_secs(60))
     }),
-    call!("Admin::get", scene, scene.admin.get(&scene.topic, &scene.target)),
-    call!("Admin::history", scene, scene.admin.history(&scene.topic, &scene.target)),
-    call!("Admin::list", scene, scene.admin.list(&scene.topic, ListState::Delayed, TimeRange::ALL, 10)),
+    call!("TopicAdmin::get", scene, scene.admin.topic(&scene.topic).get(&scene.target)),
+    call!("TopicAdmin::history", scene, scene.admin.topic(&scene.topic).history(&scene.target)),
+    call!(
+        "TopicAdmin::list",
+        scene,
+        scene.admin.topic(&scene.topic).list(ListState::Delayed, TimeRange::ALL, 10)
+    ),
     call!("Admin::list_group", scene, scene.admin.list_group(&scene.group, 10)),
     call!("Admin::page", scene, async {
         let (topic, state, range) = (&scene.topic, ListState::Ready, TimeRange::ALL);
@@ -194,43 +198,45 @@ const CALLS: &[Call] = &[
     }),
     call!("Admin::walk", scene, scene.admin.walk(None)),
     call!("Walk::step", scene, async { scene.admin.walk(None).await.unwrap().step().await }),
-    call!("Admin::policy", scene, scene.admin.policy(&scene.topic)),
-    call!("Admin::set_policy", scene, async {
-        scene.admin.set_policy(&scene.topic, &Policy::default()).await
+    call!("TopicAdmin::policy", scene, scene.admin.topic(&scene.topic).policy()),
+    call!("TopicAdmin::set_policy", scene, async {
+        scene.admin.topic(&scene.topic).set_policy(&Policy::default()).await
     }),
-    call!("Admin::change_policy", scene, async {
-        scene.admin.change_policy(&scene.topic, &Policy::default(), &[PolicySetting::Lease]).await
+    call!("TopicAdmin::change_policy", scene, async {
+        scene.admin.topic(&scene.topic).change_policy(&Policy::default(), &[PolicySetting::Lease]).await
     }),
-    call!("Admin::pause", scene, scene.admin.pause(&scene.topic)),
-    call!("Admin::resume", scene, scene.admin.resume(&scene.topic)),
-    call!("Admin::set_rate", scene, scene.admin.set_rate(&scene.topic, None)),
-    call!("Admin::train_dictionary", scene, scene.admin.train_dictionary(&scene.topic, 100)),
-    call!("Admin::dictionary", scene, scene.admin.dictionary(1)),
-    call!("Admin::keep_dictionary", scene, scene.admin.keep_dictionary(1, b"no dictionary")),
-    call!("Admin::replay", scene, async {
-        scene.admin.replay(&scene.topic, &ReplayOptions::default()).await
+    call!("TopicAdmin::pause", scene, scene.admin.topic(&scene.topic).pause()),
+    call!("TopicAdmin::resume", scene, scene.admin.topic(&scene.topic).resume()),
+    call!("TopicAdmin::set_rate", scene, scene.admin.topic(&scene.topic).set_rate(None)),
+    call!("DictionariesAdmin::train", scene, scene.admin.dictionaries().train(&scene.topic, 100)),
+    call!("DictionariesAdmin::get", scene, scene.admin.dictionaries().get(1)),
+    call!("DictionariesAdmin::keep", scene, scene.admin.dictionaries().keep(1, b"no dictionary")),
+    call!("TopicAdmin::replay", scene, async {
+        scene.admin.topic(&scene.topic).replay(&ReplayOptions::default()).await
     }),
-    call!("Admin::replay_ids", scene, async {
-        scene.admin.replay_ids(&scene.topic, std::slice::from_ref(&scene.target), HOUR).await
+    call!("TopicAdmin::replay_ids", scene, async {
+        scene.admin.topic(&scene.topic).replay_ids(std::slice::from_ref(&scene.target), HOUR).await
     }),
-    call!("Admin::replay_renewed", scene, async {
+    call!("TopicAdmin::replay_renewed", scene, async {
         let terms = ReplayTerms { max_attempts: 2, expires_after: None };
-        scene.admin.replay_renewed(&scene.topic, std::slice::from_ref(&scene.target), terms).await
+        scene.admin.topic(&scene.topic).replay_renewed(std::slice::from_ref(&scene.target), terms).await
     }),
     call!("Admin::promote", scene, async {
         scene.admin.promote(&scene.topic, &PromoteOptions::default(), |_| {}).await
     }),
-    call!("Admin::horizon", scene, async {
-        scene.admin.horizon(&scene.topic, &[UnixMillis::new(0), UnixMillis::MAX]).await
+    call!("TopicAdmin::horizon", scene, async {
+        scene.admin.topic(&scene.topic).horizon(&[UnixMillis::new(0), UnixMillis::MAX]).await
     }),
     call!("Admin::identify", scene, scene.admin.identify()),
-    call!("Admin::note", scene, scene.admin.note("a", "text")),
-    call!("Admin::new_note", scene, scene.admin.new_note("b", "text")),
-    call!("Admin::notes", scene, scene.admin.notes()),
-    call!("Admin::notes_of", scene, scene.admin.notes_of(["a", "b"])),
-    call!("Admin::delete_notes", scene, async { scene.admin.delete_notes(&["b".to_owned()]).await }),
-    call!("Admin::count_call", scene, scene.admin.count_call("c", HOUR)),
-    call!("Admin::take_back_call", scene, scene.admin.take_back_call("c", HOUR)),
+    call!("GatewaysAdmin::note", scene, scene.admin.gateways().note("a", "text")),
+    call!("GatewaysAdmin::new_note", scene, scene.admin.gateways().new_note("b", "text")),
+    call!("GatewaysAdmin::notes", scene, scene.admin.gateways().notes()),
+    call!("GatewaysAdmin::notes_of", scene, scene.admin.gateways().notes_of(["a", "b"])),
+    call!("GatewaysAdmin::delete_notes", scene, async {
+        scene.admin.gateways().delete_notes(&["b".to_owned()]).await
+    }),
+    call!("GatewaysAdmin::count_call", scene, scene.admin.gateways().count_call("c", HOUR)),
+    call!("GatewaysAdmin::take_back_call", scene, scene.admin.gateways().take_back_call("c", HOUR)),
     call!("Admin::workers", scene, scene.admin.workers(std::slice::from_ref(&scene.topic))),
     call!("ShardsAdmin::without_listener", scene, scene.admin.shards().without_listener(&[SHARD])),
     call!("Admin::namespaces", scene, scene.admin.namespaces()),
@@ -243,7 +249,7 @@ const CALLS: &[Call] = &[
     call!("Admin::layout", scene, scene.admin.layout()),
     call!("ShardsAdmin::layouts", scene, scene.admin.shards().layouts(&[SHARD])),
     call!("Admin::init", scene, scene.admin.init()),
-    call!("Admin::signing_key", scene, scene.admin.signing_key("a fresh one")),
+    call!("GatewaysAdmin::signing_key", scene, scene.admin.gateways().signing_key("a fresh one")),
     call!("Admin::seen", scene, scene.admin.seen()),
     call!("AuditAdmin::run", scene, scene.admin.audit().run(|_| {})),
     call!("AuditAdmin::repair", scene, async {
@@ -265,10 +271,10 @@ const CALLS: &[Call] = &[
         scene,
         scene.admin.shards().grow(ShardCount::new(2 * SHARDS).unwrap(), |_| {})
     ),
-    call!("Admin::purge", scene, scene.admin.purge(&scene.topic, PurgeWhat::Ready, |_| {})),
-    call!("Admin::delete_topic", scene, async {
+    call!("TopicAdmin::purge", scene, scene.admin.topic(&scene.topic).purge(PurgeWhat::Ready, |_| {})),
+    call!("TopicAdmin::delete", scene, async {
         let empty = Topic::new("empty").unwrap();
-        scene.admin.delete_topic(&empty).await
+        scene.admin.topic(&empty).delete().await
     }),
     call!("Growth::next" waits, scene, async { scene.client.growth().next().await }),
     call!("Places::changed" waits, scene, async { scene.holder.places().changed().await }),
@@ -324,10 +330,10 @@ async fn every_call_may_be_dropped_at_each_of_its_awaits() {
         for shard in scene.client.shards().shards() {
             scene.owner.pump(&[(shard, None)], 500, None).await.remove(0).unwrap();
         }
-        scene.admin.count(&scene.topic).await.unwrap().leased == 0
+        scene.admin.topic(&scene.topic).count().await.unwrap().leased == 0
     })
     .await;
-    let numbers = scene.admin.count(&scene.topic).await.unwrap();
+    let numbers = scene.admin.topic(&scene.topic).count().await.unwrap();
     assert_eq!(numbers.accepted, numbers.accounted(), "{numbers:?}");
     let audit = scene.admin.audit().run(|_| {}).await.unwrap();
     assert!(audit.is_clean(), "{audit:?}");

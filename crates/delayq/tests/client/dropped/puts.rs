@@ -27,7 +27,7 @@ fn target(id: &str) -> Target {
 /// Number of delayed messages once every earlier put is sent: `last` goes behind them.
 async fn delayed<S: Borrow<SharedRedis>>(deployment: &Deployment<S>, last: &str) -> u64 {
     deployment.producer.put(order(last)).await.unwrap();
-    deployment.admin.count(&topic()).await.unwrap().delayed - 1
+    deployment.admin.topic(&topic()).count().await.unwrap().delayed - 1
 }
 
 // On one thread, nothing is sent before the next await.

@@ -31,7 +31,7 @@ impl Scene {
     }
 
     async fn numbers(&self) -> (u64, u64, u64, u64) {
-        let numbers = self.deployment.admin.count(&self.topic).await.unwrap();
+        let numbers = self.deployment.admin.topic(&self.topic).count().await.unwrap();
         assert_eq!(numbers.accepted, numbers.accounted(), "{numbers:?}");
         (numbers.delivered, numbers.dead, numbers.ready, numbers.leased)
     }

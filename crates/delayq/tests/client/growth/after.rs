@@ -31,7 +31,7 @@ async fn a_repeated_put_of_a_message_from_before_a_growth_answers_exists() {
         let other = grown.message(n).header("other", "content");
         assert!(matches!(old.put(other).await, PutOutcome::Conflict(State::Delayed, _)));
     }
-    let numbers = grown.admin().count(&grown.topic).await.unwrap();
+    let numbers = grown.admin().topic(&grown.topic).count().await.unwrap();
     assert_eq!((numbers.accepted, numbers.delayed), (u64::from(2 * MANY), u64::from(2 * MANY)));
     assert!(numbers.balances());
 }
@@ -51,7 +51,7 @@ async fn a_message_is_replaced_in_the_place_where_it_is() {
         assert!(matches!(put.outcome, PutOutcome::Stored(_)), "{put:?}");
         assert_eq!(put.reference, reference);
     }
-    let numbers = grown.admin().count(&grown.topic).await.unwrap();
+    let numbers = grown.admin().topic(&grown.topic).count().await.unwrap();
     assert_eq!((numbers.delayed, numbers.replaced), (40, 40));
 }
 
@@ -64,7 +64,7 @@ async fn a_message_from_before_a_growth_is_found_moved_and_cancelled_and_stays_s
     grown.grow(12).await;
     let targets: Vec<Target> = (0..MANY).map(|n| grown.target(n)).collect();
     for target in targets.iter().take(40) {
-        let found = grown.admin().get(&grown.topic, target).await.unwrap().unwrap();
+        let found = grown.admin().topic(&grown.topic).get(target).await.unwrap().unwrap();
         assert_eq!(found.id, target.id);
     }
     let later = Reschedule::To(Due::After(2 * FAR));
@@ -82,8 +82,8 @@ async fn a_message_from_before_a_growth_is_found_moved_and_cancelled_and_stays_s
     }
     let never = Target::from(MessageId::own("never").unwrap());
     assert_eq!(party.producer.cancel(&grown.topic, &never).await.unwrap(), CancelOutcome::Unknown);
-    assert_eq!(grown.admin().get(&grown.topic, &never).await.unwrap(), None);
-    let numbers = grown.admin().count(&grown.topic).await.unwrap();
+    assert_eq!(grown.admin().topic(&grown.topic).get(&never).await.unwrap(), None);
+    let numbers = grown.admin().topic(&grown.topic).count().await.unwrap();
     assert_eq!((numbers.cancelled, numbers.pending()), (u64::from(MANY), 0));
 }
 
@@ -156,9 +156,9 @@ async fn dead_letters_from_before_a_growth_come_back_by_their_ids() {
     consumer.stop().await;
     grown.grow(8).await;
     let targets: Vec<Target> = (0..20).map(|n| grown.target(n)).collect();
-    let replayed = grown.admin().replay_ids(&grown.topic, &targets, Duration::ZERO).await.unwrap();
+    let replayed = grown.admin().topic(&grown.topic).replay_ids(&targets, Duration::ZERO).await.unwrap();
     assert_eq!((replayed.replayed, replayed.kept()), (20, 0));
-    assert_eq!(grown.admin().count(&grown.topic).await.unwrap().ready, 20);
+    assert_eq!(grown.admin().topic(&grown.topic).count().await.unwrap().ready, 20);
 }
 
 /// Many concurrent callers, some without knowledge of the growth, put the same ids meanwhile.
@@ -194,6 +194,6 @@ async fn of_the_puts_of_one_id_during_a_growth_one_is_stored() {
         }
         assert_eq!(all.len(), 100);
     }
-    let numbers = grown.admin().count(&grown.topic).await.unwrap();
+    let numbers = grown.admin().topic(&grown.topic).count().await.unwrap();
     assert_eq!((numbers.accepted, numbers.delayed), (600, 600));
 }

@@ -36,7 +36,7 @@ async fn an_interrupted_growth_is_finished_by_repeating_it() {
 /// Loses one answer of a growth, serves in between, and finishes the growth; false if the growth needs fewer answers.
 async fn is_interrupted_at(lost: u64) -> bool {
     let grown = Grown::on(RedisServer::private().await.into()).await;
-    grown.admin().set_rate(&grown.topic, Some(120.0)).await.unwrap();
+    grown.admin().topic(&grown.topic).set_rate(Some(120.0)).await.unwrap();
     let before = grown.party(4);
     before.put_all((0..50).map(|n| grown.message(n))).await;
     let proxy = Proxy::start_for_redis(&grown.server.address());
@@ -60,7 +60,7 @@ async fn is_interrupted_at(lost: u64) -> bool {
     for outcome in before.put_all((0..100).map(|n| grown.message(n))).await {
         assert!(matches!(outcome, PutOutcome::Exists(State::Delayed, _)), "{outcome:?}");
     }
-    let numbers = grown.admin().count(&grown.topic).await.unwrap();
+    let numbers = grown.admin().topic(&grown.topic).count().await.unwrap();
     assert_eq!((numbers.accepted, numbers.delayed), (100, 100));
     assert!(numbers.rate.is_some_and(|rate| (rate - 120.0).abs() < 0.001), "{numbers:?}");
     true
@@ -131,9 +131,9 @@ async fn of_two_growths_at_once_one_is_carried_out_whole() {
 async fn the_new_shards_have_the_topics_settings_and_the_rate_is_divided_again() {
     let grown = Grown::new().await;
     let policy = Policy { max_attempts: Some(3), lease: Some(Duration::from_secs(7)), ..Policy::default() };
-    grown.admin().set_policy(&grown.topic, &policy).await.unwrap();
-    grown.admin().set_rate(&grown.topic, Some(12.0)).await.unwrap();
-    grown.admin().pause(&grown.topic).await.unwrap();
+    grown.admin().topic(&grown.topic).set_policy(&policy).await.unwrap();
+    grown.admin().topic(&grown.topic).set_rate(Some(12.0)).await.unwrap();
+    grown.admin().topic(&grown.topic).pause().await.unwrap();
     let stranger = delayq::Topic::new("plain").unwrap();
     Party::new(grown.client.clone()).put(delayq::Message::new(stranger, "x")).await;
     grown.grow(12).await;
@@ -144,8 +144,8 @@ async fn the_new_shards_have_the_topics_settings_and_the_rate_is_divided_again()
         assert_eq!(grown.field(&key, "lease_ms").await.as_deref(), Some("7000"));
         assert_eq!(grown.field(&key, "rate").await.as_deref(), Some("1.000000000"));
     }
-    let numbers = grown.admin().count(&grown.topic).await.unwrap();
+    let numbers = grown.admin().topic(&grown.topic).count().await.unwrap();
     assert_eq!((numbers.paused, numbers.rate), (12, Some(12.0)));
-    grown.admin().set_rate(&grown.topic, Some(24.0)).await.unwrap();
-    assert_eq!(grown.admin().count(&grown.topic).await.unwrap().rate, Some(24.0));
+    grown.admin().topic(&grown.topic).set_rate(Some(24.0)).await.unwrap();
+    assert_eq!(grown.admin().topic(&grown.topic).count().await.unwrap().rate, Some(24.0));
 }

@@ -165,7 +165,7 @@ impl Party {
                 }
             }
             Op::Get => {
-                let Some(found) = admin.get(topic, &target).await.unwrap() else {
+                let Some(found) = admin.topic(topic).get(&target).await.unwrap() else {
                     return "nothing".to_owned();
                 };
                 assert_eq!(found.id, target.id);
@@ -289,7 +289,7 @@ async fn a_group_is_changed_in_one_topic_alone_for_every_number_of_shards() {
         assert_eq!(producer.cancel_group(of(&orders)).await.unwrap().changed, 1);
         let target = Target::in_group(MessageId::own("k1").unwrap(), group.clone());
         let found = async |topic: &Topic| {
-            deployment.admin.get(topic, &target).await.unwrap().unwrap().envelope.unwrap()
+            deployment.admin.topic(topic).get(&target).await.unwrap().unwrap().envelope.unwrap()
         };
         assert_eq!(found(&orders).await.state, State::Cancelled);
         let kept = found(&reminders).await;

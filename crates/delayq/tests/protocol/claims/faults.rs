@@ -23,11 +23,11 @@ async fn under_oom_a_put_is_refused_whole_and_all_that_drains_goes_on() {
         producer.put(message(n).after(if n < 10 { far } else { Duration::from_millis(1) })).await.unwrap();
     }
     let () = server.command(&["CONFIG", "SET", "maxmemory", "1mb"]).await;
-    let before = admin.count(&topic).await.unwrap();
+    let before = admin.topic(&topic).count().await.unwrap();
     let refused = producer.put(message(99)).await.unwrap_err().error;
     assert!(matches!(&refused, Error::Redis { code, .. } if code == "OOM"), "{refused}");
     assert_eq!(refused.fate(), Fate::NotApplied);
-    assert_eq!(admin.count(&topic).await.unwrap().accepted, before.accepted);
+    assert_eq!(admin.topic(&topic).count().await.unwrap().accepted, before.accepted);
     for n in 0..10 {
         let target = Target::from(delayq::MessageId::own(format!("id-{n}")).unwrap());
         let soon = delayq::Reschedule::To(delayq::Due::After(Duration::from_millis(1)));
@@ -49,7 +49,7 @@ async fn under_oom_a_put_is_refused_whole_and_all_that_drains_goes_on() {
             delivered += 1;
         }
     }
-    let numbers = admin.count(&topic).await.unwrap();
+    let numbers = admin.topic(&topic).count().await.unwrap();
     assert!(numbers.balances() && numbers.pending() == 0, "{numbers:?}");
     let () = server.command(&["CONFIG", "SET", "maxmemory", "0"]).await;
     assert!(producer.put(message(99)).await.unwrap().outcome.is_accepted());
@@ -92,7 +92,7 @@ async fn scripts_flushed_under_load_lose_and_repeat_nothing() {
         over.store(true, Ordering::Relaxed);
     };
     tokio::join!(flush, load);
-    let numbers = admin.count(&topic).await.unwrap();
+    let numbers = admin.topic(&topic).count().await.unwrap();
     assert_eq!((numbers.accepted, numbers.delivered), (u64::from(COUNT), u64::from(COUNT)));
 }
 
@@ -133,6 +133,6 @@ async fn a_message_that_cannot_be_decoded_is_buried_and_keeps_no_other_back() {
     let () = redis::cmd("SET").arg("{dq:0}:m:1:bad").arg(body).query_async(&mut connection).await.unwrap();
     let report = Holder::new(client.clone()).reserve(&[(SHARD, request(&topic))]).await.remove(0).unwrap();
     assert_eq!((report.messages.len(), report.buried), (2, 1), "{report:?}");
-    let numbers = admin.count(&topic).await.unwrap();
+    let numbers = admin.topic(&topic).count().await.unwrap();
     assert_eq!((numbers.leased, numbers.dead, numbers.balances()), (2, 1, true), "{numbers:?}");
 }

@@ -39,7 +39,7 @@ impl Scene {
         let Deployment { server, client, producer, admin } = Deployment::on(server, 1).await;
         let stuck = Topic::new("stuck").unwrap();
         // No lease runs out before a fault is planted.
-        admin.set_policy(&stuck, &Policy { lease: Some(LEASE), ..Policy::default() }).await.unwrap();
+        admin.topic(&stuck).set_policy(&Policy { lease: Some(LEASE), ..Policy::default() }).await.unwrap();
         let bare = BareShard::uncreated(&server, "dq", Arc::new(Scripts::published())).await;
         Self { server, clock, client, producer, admin, bare, stuck }
     }

@@ -54,7 +54,7 @@ pub(crate) fn message(id: &str) -> Message {
 
 pub(crate) async fn ask_for(admin: &Admin, durability: Durability) {
     let policy = delayq::admin::Policy { durability: Some(durability), ..Default::default() };
-    admin.change_policy(&topic(), &policy, &[]).await.unwrap();
+    admin.topic(&topic()).change_policy(&policy, &[]).await.unwrap();
 }
 
 // === impl Load ===
@@ -176,7 +176,7 @@ impl Answers {
         let of = self.put.len();
         assert!(lost.is_empty(), "{} of {of} answered puts are lost: {:?}", lost.len(), first(&lost));
         assert!(back.is_empty(), "{} cancelled messages are back: {:?}", back.len(), first(&back));
-        let books = admin.count(&topic()).await.unwrap();
+        let books = admin.topic(&topic()).count().await.unwrap();
         assert!(books.balances() && books.accepted >= of as u64, "{of} answered, {books:?}");
         assert!(books.cancelled >= self.cancelled.len() as u64, "{books:?}");
     }

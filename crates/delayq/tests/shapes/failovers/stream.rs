@@ -106,7 +106,7 @@ impl Stream {
             put += flow.put.len();
             errors += flow.errors.len();
         }
-        let books = admin.count(&topic()).await.unwrap();
+        let books = admin.topic(&topic()).count().await.unwrap();
         assert!(books.balances() && books.accepted >= put as u64, "{put} answered, {books:?}");
         (put, errors)
     }

@@ -71,7 +71,7 @@ async fn each_kind_of_ordered_failover_is_followed_and_doubles_nothing() {
     // FORCE and TAKEOVER do not wait for the replica to catch up: this test does not count their losses.
     for kind in [None, Some("FORCE"), Some("TAKEOVER")] {
         cluster.fail_over(slot(0), kind).await;
-        let numbers = admin.count(&topic()).await;
+        let numbers = admin.topic(&topic()).count().await;
         assert!(numbers.is_ok(), "{kind:?}: {numbers:?}");
     }
     drop(client);

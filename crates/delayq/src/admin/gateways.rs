@@ -1,4 +1,7 @@
-//! Notes shared by the gateways of a deployment: names and texts in one hash of shard 0, and the counts of windows.
+//! State shared by the gateways of a deployment: notes, which are names and texts in one hash of shard 0, the counts of
+//! windows, and a key.
+
+mod signing;
 
 use super::Admin;
 use crate::error::Error;
@@ -10,14 +13,38 @@ use std::time::Duration;
 /// The shard of the notes: every deployment has shard 0.
 const SHARD: ShardId = ShardId::new(0);
 
+/// Keeps what the gateways of a deployment share. See [`Admin::gateways`].
+///
+/// ```no_run
+/// # async fn example(admin: delayq::Admin) -> Result<(), delayq::Error> {
+/// admin.gateways().note("pool/orders", "open").await?;
+/// let [note] = admin.gateways().notes_of(["pool/orders"]).await?;
+/// assert_eq!(note.as_deref(), Some("open"));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct GatewaysAdmin<'a> {
+    admin: &'a Admin,
+}
+
 // === impl Admin ===
 
 impl Admin {
+    /// Returns the handle to the state that the gateways of the deployment share.
+    pub const fn gateways(&self) -> GatewaysAdmin<'_> {
+        GatewaysAdmin { admin: self }
+    }
+}
+
+// === impl GatewaysAdmin ===
+
+impl GatewaysAdmin<'_> {
     /// Returns the notes with these names, in order.
     ///
     /// # Errors
     /// Redis cannot be used.
-    pub async fn notes_of<const N: usize>(&self, names: [&str; N]) -> Result<[Option<String>; N], Error> {
+    pub async fn notes_of<const N: usize>(self, names: [&str; N]) -> Result<[Option<String>; N], Error> {
         let mut hmget = self.on_notes("HMGET");
         hmget.arg(&names);
         let found: Vec<Option<String>> = self.ask_notes("HMGET", &hmget).await?;
@@ -29,7 +56,7 @@ impl Admin {
     ///
     /// # Errors
     /// Redis cannot be used.
-    pub async fn notes(&self) -> Result<BTreeMap<String, String>, Error> {
+    pub async fn notes(self) -> Result<BTreeMap<String, String>, Error> {
         self.ask_notes("HGETALL", &self.on_notes("HGETALL")).await
     }
 
@@ -37,8 +64,8 @@ impl Admin {
     ///
     /// # Errors
     /// Redis cannot be used, or the deployment does not exist. Safe to repeat.
-    pub async fn note(&self, name: &str, text: &str) -> Result<(), Error> {
-        self.client.calls.layout().await?;
+    pub async fn note(self, name: &str, text: &str) -> Result<(), Error> {
+        self.admin.client.calls.layout().await?;
         let mut hset = self.on_notes("HSET");
         hset.arg(name).arg(text);
         self.ask_notes("HSET", &hset).await
@@ -48,8 +75,8 @@ impl Admin {
     ///
     /// # Errors
     /// Redis cannot be used, or the deployment does not exist.
-    pub async fn new_note(&self, name: &str, text: &str) -> Result<bool, Error> {
-        self.client.calls.layout().await?;
+    pub async fn new_note(self, name: &str, text: &str) -> Result<bool, Error> {
+        self.admin.client.calls.layout().await?;
         let mut hsetnx = self.on_notes("HSETNX");
         hsetnx.arg(name).arg(text);
         self.ask_notes("HSETNX", &hsetnx).await
@@ -59,7 +86,7 @@ impl Admin {
     ///
     /// # Errors
     /// Redis cannot be used. Safe to repeat.
-    pub async fn delete_notes(&self, names: &[String]) -> Result<(), Error> {
+    pub async fn delete_notes(self, names: &[String]) -> Result<(), Error> {
         if names.is_empty() {
             return Ok(());
         }
@@ -73,29 +100,29 @@ impl Admin {
     ///
     /// # Errors
     /// Redis cannot be used.
-    pub async fn count_call(&self, name: &str, window: Duration) -> Result<u64, Error> {
-        self.client.calls.ask(meter::request(SHARD, name, false, window), meter::read).await
+    pub async fn count_call(self, name: &str, window: Duration) -> Result<u64, Error> {
+        self.admin.client.calls.ask(meter::request(SHARD, name, false, window), meter::read).await
     }
 
     /// Takes a counted call back.
     ///
     /// # Errors
     /// Redis cannot be used.
-    pub async fn take_back_call(&self, name: &str, window: Duration) -> Result<(), Error> {
-        self.client.calls.ask(meter::request(SHARD, name, true, window), meter::read).await.map(drop)
+    pub async fn take_back_call(self, name: &str, window: Duration) -> Result<(), Error> {
+        self.admin.client.calls.ask(meter::request(SHARD, name, true, window), meter::read).await.map(drop)
     }
 
-    fn on_notes(&self, command: &'static str) -> redis::Cmd {
+    fn on_notes(self, command: &'static str) -> redis::Cmd {
         let mut cmd = redis::cmd(command);
-        cmd.arg(self.client.calls.keys().base(SHARD) + "gateway");
+        cmd.arg(self.admin.client.calls.keys().base(SHARD) + "gateway");
         cmd
     }
 
     async fn ask_notes<T: redis::FromRedisValue>(
-        &self,
+        self,
         command: &'static str,
         cmd: &redis::Cmd,
     ) -> Result<T, Error> {
-        self.client.calls.link_of(SHARD).await?.query(command, cmd).await
+        self.admin.client.calls.link_of(SHARD).await?.query(command, cmd).await
     }
 }

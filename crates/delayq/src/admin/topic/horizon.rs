@@ -1,9 +1,8 @@
 //! Counts pending messages by due time, with a bounded number of calls.
 
-use super::Admin;
+use super::TopicAdmin;
 use crate::calls::{Batch, batches, scatter_batches};
 use crate::error::Error;
-use delayq_core::id::Topic;
 use delayq_core::shard::ShardId;
 use delayq_core::time::UnixMillis;
 use delayq_core::verbs::histogram::{self, Slot};
@@ -25,7 +24,6 @@ pub struct Horizon {
 
 /// A count in progress.
 struct Counting<'c> {
-    topic: &'c Topic,
     edges: &'c [UnixMillis],
     counts: Vec<u64>,
     /// Remaining rounds of one call to each shard.
@@ -39,22 +37,22 @@ struct Piece {
     width_ms: u64,
 }
 
-// === impl Admin ===
+// === impl TopicAdmin ===
 
-impl Admin {
+impl TopicAdmin<'_> {
     /// Counts a topic's delayed messages by due time, in the intervals between these edges, in order. Makes at most 48
     /// calls to each shard, or as many calls as intervals if the intervals have no common width.
     ///
     /// # Errors
     /// Redis cannot be used, or the edges do not ascend.
-    pub async fn horizon(&self, topic: &Topic, edges: &[UnixMillis]) -> Result<Horizon, Error> {
+    pub async fn horizon(self, edges: &[UnixMillis]) -> Result<Horizon, Error> {
         if edges.len() < 2 || !edges.is_sorted_by(|one, other| one < other) {
             return Err(Error::Deployment("the edges of intervals must ascend".to_owned()));
         }
-        self.client.calls.layout().await?;
+        self.admin.client.calls.layout().await?;
         let pieces = pieces(edges);
         let (counts, calls_left) = (vec![0; edges.len() - 1], MAX_CALLS.max(pieces.len()));
-        let mut counting = Counting { topic, edges, counts, calls_left };
+        let mut counting = Counting { edges, counts, calls_left };
         for piece in pieces {
             if let Some(at) = self.count_piece(&mut counting, &piece).await? {
                 let whole = edges[1..].iter().take_while(|edge| **edge <= at).count();
@@ -68,15 +66,15 @@ impl Admin {
     /// Counts the intervals of a piece in every shard. If the calls ran out, returns the time up to which all shards
     /// are counted.
     async fn count_piece(
-        &self,
+        self,
         counting: &mut Counting<'_>,
         piece: &Piece,
     ) -> Result<Option<UnixMillis>, Error> {
-        let (topic, edges) = (counting.topic, counting.edges);
+        let (topic, edges) = (self.topic, counting.edges);
         let Range { start, end } = piece.intervals;
         let (until, width) = (edges[end], Duration::from_millis(piece.width_ms));
         let mut asked: Vec<(ShardId, UnixMillis)> =
-            self.shards().all().into_iter().map(|shard| (shard, edges[start])).collect();
+            self.admin.shards().all().into_iter().map(|shard| (shard, edges[start])).collect();
         while !asked.is_empty() {
             let Some(left) = counting.calls_left.checked_sub(1) else {
                 return Ok(asked.iter().map(|(_, from)| *from).min());
@@ -88,7 +86,7 @@ impl Admin {
                 histogram::request(batch.key, topic, (from, until), width)
             };
             let read = |_: &Batch<ShardId>, reply| histogram::read(reply);
-            let answers = scatter_batches(&self.client.calls, &places, request, read).await;
+            let answers = scatter_batches(&self.admin.client.calls, &places, request, read).await;
             let mut further = Vec::new();
             for (batch, answer) in places.iter().zip(answers) {
                 let (slots, next) = answer?;

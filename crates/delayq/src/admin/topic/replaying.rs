@@ -1,12 +1,13 @@
 //! Replays dead letters: by id, or all that match.
 
-use super::{Admin, TimeRange};
+use super::TopicAdmin;
+use crate::admin::TimeRange;
+use crate::admin::listing::list_page;
 use crate::calls::{Batch, batches, scatter_batches};
 use crate::error::Error;
 use crate::options::RATE;
 use crate::setters::setters;
 use delayq_core::envelope::State;
-use delayq_core::id::Topic;
 use delayq_core::limits::MAX_IDS_A_CALL;
 use delayq_core::shard::ShardId;
 use delayq_core::target::Target;
@@ -66,50 +67,39 @@ impl ReplayOptions {
     }
 }
 
-// === impl Admin ===
+// === impl TopicAdmin ===
 
-impl Admin {
+impl TopicAdmin<'_> {
     /// Replays single dead letters. A dead letter that expires at or before the new due time stays dead.
     ///
     /// # Errors
     /// Redis cannot be used; some messages may be replayed then. Safe to repeat.
-    pub async fn replay_ids(
-        &self,
-        topic: &Topic,
-        targets: &[Target],
-        delay: Duration,
-    ) -> Result<Replayed, Error> {
-        self.replay_each(topic, targets, delay, None).await
+    pub async fn replay_ids(self, targets: &[Target], delay: Duration) -> Result<Replayed, Error> {
+        self.replay_each(targets, delay, None).await
     }
 
     /// Makes single dead letters ready again under new terms.
     ///
     /// # Errors
     /// Like [`Self::replay_ids`].
-    pub async fn replay_renewed(
-        &self,
-        topic: &Topic,
-        targets: &[Target],
-        terms: ReplayTerms,
-    ) -> Result<Replayed, Error> {
-        self.replay_each(topic, targets, Duration::ZERO, Some(terms)).await
+    pub async fn replay_renewed(self, targets: &[Target], terms: ReplayTerms) -> Result<Replayed, Error> {
+        self.replay_each(targets, Duration::ZERO, Some(terms)).await
     }
 
     async fn replay_each(
-        &self,
-        topic: &Topic,
+        self,
         targets: &[Target],
         delay: Duration,
         terms: Option<ReplayTerms>,
     ) -> Result<Replayed, Error> {
-        self.client.calls.layout().await?;
-        let calls = &self.client.calls;
+        self.admin.client.calls.layout().await?;
+        let calls = &self.admin.client.calls;
         let places = targets.iter().enumerate().flat_map(|(i, target)| {
             let shards = calls.shared_layout().shards_of(target);
             shards.into_iter().map(move |shard| (i, shard, target.stored().len()))
         });
         let request = |batch: &Batch<ShardId>| {
-            replay::request(batch.key, topic, delay, terms, batch.items.iter().map(|&i| &targets[i]))
+            replay::request(batch.key, self.topic, delay, terms, batch.items.iter().map(|&i| &targets[i]))
         };
         let read = |_: &Batch<ShardId>, reply| replay::read(reply);
         let mut replayed = Replayed::default();
@@ -124,31 +114,32 @@ impl Admin {
     /// # Errors
     /// [`Error::Option`]: an option is outside the allowed range. Redis cannot be used; some messages may be replayed
     /// then. Safe to repeat.
-    pub async fn replay(&self, topic: &Topic, options: &ReplayOptions) -> Result<Replayed, Error> {
+    pub async fn replay(self, options: &ReplayOptions) -> Result<Replayed, Error> {
         options.died.check()?;
         if let Some(rate) = options.rate {
             RATE.check(rate)?;
         }
         let mut replayed = Replayed::default();
-        let mut shards = self.every_shard().await?;
+        let mut shards = self.admin.every_shard().await?;
         while let Some(shard) = shards.next() {
-            self.replay_shard(shard, topic, options, &mut replayed).await?;
+            self.replay_shard(shard, options, &mut replayed).await?;
         }
         Ok(replayed)
     }
 
     async fn replay_shard(
-        &self,
+        self,
         shard: ShardId,
-        topic: &Topic,
         options: &ReplayOptions,
         replayed: &mut Replayed,
     ) -> Result<(), Error> {
         let max = options.max_messages.unwrap_or(u64::MAX);
-        let query = Query { topic, state: ListState::Dead { newest_first: false }, to: options.died.to };
+        let query =
+            Query { topic: self.topic, state: ListState::Dead { newest_first: false }, to: options.died.to };
         let mut next = Some(Cursor::from(options.died.from));
         while let Some(cursor) = next.filter(|_| replayed.replayed < max) {
-            let page = self.list_page(shard, query, &cursor, MAX_IDS_A_CALL as u16).await?;
+            let page =
+                list_page(&self.admin.client.calls, shard, query, (&cursor, MAX_IDS_A_CALL as u16)).await?;
             let fitting = page.messages.into_iter().filter(|listed| options.fits(listed));
             let targets: Vec<Target> = fitting.map(|listed| listed.target()).collect();
             let mut targets = targets.as_slice();
@@ -156,8 +147,8 @@ impl Admin {
                 let left = usize::try_from(max - replayed.replayed).unwrap_or(usize::MAX);
                 let (some, rest) = targets.split_at(options.step().min(left).min(targets.len()));
                 let delay = options.delay_after(replayed.replayed);
-                let call = replay::request(shard, topic, delay, None, some);
-                replayed.add(self.client.calls.ask(call, replay::read).await?);
+                let call = replay::request(shard, self.topic, delay, None, some);
+                replayed.add(self.admin.client.calls.ask(call, replay::read).await?);
                 targets = rest;
             }
             next = page.next;

@@ -1,8 +1,7 @@
 //! The history of a message.
 
-use super::Admin;
+use super::TopicAdmin;
 use crate::error::Error;
-use delayq_core::id::Topic;
 use delayq_core::target::Target;
 use delayq_core::verbs::history::{self, Happening, HistoryEvent};
 use std::time::Duration;
@@ -32,25 +31,25 @@ impl History {
     }
 }
 
-// === impl Admin ===
+// === impl TopicAdmin ===
 
-impl Admin {
+impl TopicAdmin<'_> {
     /// Returns the history of a message, if the topic keeps a history
     /// ([`Policy::history`](delayq_core::policy::Policy::history)). Reads the whole history of the topic in the
     /// message's shard, 500 events a call.
     ///
     /// # Errors
     /// Redis cannot be used.
-    pub async fn history(&self, topic: &Topic, target: &Target) -> Result<History, Error> {
+    pub async fn history(self, target: &Target) -> Result<History, Error> {
         let (mut found, mut asked) = (History::default(), Vec::new());
         loop {
-            let places = self.client.calls.shared_layout().shards_of(target);
+            let places = self.admin.client.calls.shared_layout().shards_of(target);
             let Some(shard) = places.into_iter().find(|place| !asked.contains(place)) else { break };
             asked.push(shard);
             let mut from: Option<String> = None;
             for _ in 0..MAX_PAGES {
-                let call = history::request(shard, topic, target, from.as_deref());
-                let page = self.client.calls.ask(call, history::read).await?;
+                let call = history::request(shard, self.topic, target, from.as_deref());
+                let page = self.admin.client.calls.ask(call, history::read).await?;
                 found.events.extend(page.events);
                 found.kept = found.kept.max(page.kept);
                 found.kept_for = found.kept_for.max(page.kept_for);

@@ -1,32 +1,31 @@
 //! The policy of a topic, its rate, and whether it is paused.
 
-use super::Admin;
+use super::TopicAdmin;
 use crate::error::Error;
 use crate::payloads;
-use delayq_core::id::Topic;
 use delayq_core::policy::{Policy, PolicySetting, TopicSettings};
 use delayq_core::shard::{ShardCount, ShardId};
 use delayq_core::verbs::settings;
 
-// === impl Admin ===
+// === impl TopicAdmin ===
 
-impl Admin {
+impl TopicAdmin<'_> {
     /// Reads the policy of a topic in the first shard that is not left out. The paused flag and the rate are returned
     /// by [`Self::count`].
     ///
     /// # Errors
     /// Redis cannot be used.
-    pub async fn policy(&self, topic: &Topic) -> Result<Policy, Error> {
-        let first = self.shards().all().into_iter().next().unwrap_or(payloads::FIRST);
-        payloads::policy(&self.client.calls, first, topic).await
+    pub async fn policy(self) -> Result<Policy, Error> {
+        let first = self.admin.shards().all().into_iter().next().unwrap_or(payloads::FIRST);
+        payloads::policy(&self.admin.client.calls, first, self.topic).await
     }
 
     /// Sets the policy of a topic. A setting that is `None` returns to the default.
     ///
     /// # Errors
     /// Redis cannot be used; some shards may have the policy then. Safe to repeat.
-    pub async fn set_policy(&self, topic: &Topic, policy: &Policy) -> Result<(), Error> {
-        self.configure(topic, |_| policy.settings()).await
+    pub async fn set_policy(self, policy: &Policy) -> Result<(), Error> {
+        self.configure(|_| policy.settings()).await
     }
 
     /// Changes a topic's policy: applies the settings in `set`, and returns the settings in `reset` to the defaults.
@@ -34,15 +33,10 @@ impl Admin {
     ///
     /// # Errors
     /// Redis cannot be used; some shards may have the change then. Safe to repeat.
-    pub async fn change_policy(
-        &self,
-        topic: &Topic,
-        set: &Policy,
-        reset: &[PolicySetting],
-    ) -> Result<(), Error> {
+    pub async fn change_policy(self, set: &Policy, reset: &[PolicySetting]) -> Result<(), Error> {
         match set.changes(reset) {
             none if none.is_empty() => Ok(()),
-            changes => self.configure(topic, |_| changes.clone()).await,
+            changes => self.configure(|_| changes.clone()).await,
         }
     }
 
@@ -50,44 +44,45 @@ impl Admin {
     ///
     /// # Errors
     /// Redis cannot be used; some shards may be paused then. Safe to repeat.
-    pub async fn pause(&self, topic: &Topic) -> Result<(), Error> {
-        self.configure(topic, |_| vec![("paused", b"1".to_vec())]).await
+    pub async fn pause(self) -> Result<(), Error> {
+        self.configure(|_| vec![("paused", b"1".to_vec())]).await
     }
 
     /// Lets a paused topic continue.
     ///
     /// # Errors
     /// Redis cannot be used; some shards may continue then. Safe to repeat.
-    pub async fn resume(&self, topic: &Topic) -> Result<(), Error> {
-        self.configure(topic, |_| vec![("paused", Vec::new())]).await
+    pub async fn resume(self) -> Result<(), Error> {
+        self.configure(|_| vec![("paused", Vec::new())]).await
     }
 
     /// Limits the reserved messages of a topic per second, over all shards: each shard gets a part. `None`: no limit.
     ///
     /// # Errors
     /// Redis cannot be used; some shards may have the limit then. Safe to repeat.
-    pub async fn set_rate(&self, topic: &Topic, a_second: Option<f64>) -> Result<(), Error> {
+    pub async fn set_rate(self, a_second: Option<f64>) -> Result<(), Error> {
         let part = |rate: f64, shards: ShardCount| format!("{}", rate / f64::from(shards.get())).into_bytes();
-        self.configure(topic, |shards| {
-            vec![("rate", a_second.map_or_else(Vec::new, |rate| part(rate, shards)))]
-        })
-        .await
+        self.configure(|shards| vec![("rate", a_second.map_or_else(Vec::new, |rate| part(rate, shards)))])
+            .await
     }
 
     /// Sets settings of a topic in every shard. Starts over if shards are added meanwhile.
-    async fn configure(
-        &self,
-        topic: &Topic,
-        settings: impl Fn(ShardCount) -> TopicSettings,
-    ) -> Result<(), Error> {
-        self.client.calls.layout().await?;
+    async fn configure(self, settings: impl Fn(ShardCount) -> TopicSettings) -> Result<(), Error> {
+        self.admin.client.calls.layout().await?;
         loop {
-            let count = self.client.calls.shards();
+            let count = self.admin.client.calls.shards();
             let shards: Vec<ShardId> = count.shards().collect();
             let settings = settings(count);
-            let calls = shards.iter().map(|&shard| settings::configure(shard, topic, &settings)).collect();
-            self.client.calls.send_all(calls).await.into_iter().try_for_each(|reply| reply.map(drop))?;
-            if self.client.calls.shards() == count {
+            let calls =
+                shards.iter().map(|&shard| settings::configure(shard, self.topic, &settings)).collect();
+            self.admin
+                .client
+                .calls
+                .send_all(calls)
+                .await
+                .into_iter()
+                .try_for_each(|reply| reply.map(drop))?;
+            if self.admin.client.calls.shards() == count {
                 return Ok(());
             }
         }

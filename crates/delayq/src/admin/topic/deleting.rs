@@ -1,8 +1,7 @@
 //! Deletes empty topics.
 
-use super::Admin;
+use super::TopicAdmin;
 use crate::error::Error;
-use delayq_core::id::Topic;
 use delayq_core::shard::ShardId;
 use delayq_core::verbs::forget::{self, Forgotten};
 
@@ -18,9 +17,9 @@ pub enum TopicDeletion {
     Kept(Vec<(ShardId, String)>),
 }
 
-// === impl Admin ===
+// === impl TopicAdmin ===
 
-impl Admin {
+impl TopicAdmin<'_> {
     /// Deletes a topic without messages, with the policy and the counters. Finished ids of the topic are no longer
     /// recognised: a put with such an id is a new message. If any shard holds a message of the topic, nothing is
     /// changed. A message that is put during the deletion keeps the topic in the shard of the message, with default
@@ -28,17 +27,17 @@ impl Admin {
     ///
     /// # Errors
     /// Redis cannot be used; some shards may have deleted the topic then. Safe to repeat.
-    pub async fn delete_topic(&self, topic: &Topic) -> Result<TopicDeletion, Error> {
-        match self.forget(topic, true).await? {
-            TopicDeletion::Deleted => self.forget(topic, false).await,
+    pub async fn delete(self) -> Result<TopicDeletion, Error> {
+        match self.forget(true).await? {
+            TopicDeletion::Deleted => self.forget(false).await,
             other => Ok(other),
         }
     }
 
-    async fn forget(&self, topic: &Topic, look: bool) -> Result<TopicDeletion, Error> {
-        let (mut known, mut kept, mut shards) = (false, Vec::new(), self.every_shard().await?);
+    async fn forget(self, look: bool) -> Result<TopicDeletion, Error> {
+        let (mut known, mut kept, mut shards) = (false, Vec::new(), self.admin.every_shard().await?);
         while let Some(shard) = shards.next() {
-            match self.client.calls.ask(forget::request(shard, topic, look), forget::read).await? {
+            match self.admin.client.calls.ask(forget::request(shard, self.topic, look), forget::read).await? {
                 Forgotten::Empty => known = true,
                 Forgotten::Unknown => {}
                 Forgotten::Kept(why) => kept.push((shard, why)),

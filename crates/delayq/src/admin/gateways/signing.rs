@@ -1,6 +1,6 @@
 //! The key that the gateways of a deployment use to sign receipts: one shared key, kept in Redis.
 
-use super::Admin;
+use super::GatewaysAdmin;
 use crate::error::Error;
 use delayq_core::shard::ShardId;
 
@@ -8,23 +8,24 @@ use delayq_core::shard::ShardId;
 const SHARD: ShardId = ShardId::new(0);
 const FIELD: &str = "receipt_key";
 
-// === impl Admin ===
+// === impl GatewaysAdmin ===
 
-impl Admin {
+impl GatewaysAdmin<'_> {
     /// Returns the deployment's key for signing receipts; `fresh` becomes the key if the deployment has no key yet.
     /// Safe to call concurrently from several processes: all processes get the same key.
     ///
     /// # Errors
     /// Redis cannot be used.
-    pub async fn signing_key(&self, fresh: &str) -> Result<String, Error> {
-        let (link, meta) = (self.client.calls.link_of(SHARD).await?, self.client.calls.keys().meta(SHARD));
+    pub async fn signing_key(self, fresh: &str) -> Result<String, Error> {
+        let (link, meta) =
+            (self.admin.client.calls.link_of(SHARD).await?, self.admin.client.calls.keys().meta(SHARD));
         let mut hget = redis::cmd("HGET");
         hget.arg(&meta).arg(FIELD);
         if let Some(key) = link.query::<Option<String>>("HGET", &hget).await? {
             return Ok(key);
         }
         // Without a deployment, no shard could keep the key.
-        self.client.calls.layout().await?;
+        self.admin.client.calls.layout().await?;
         let mut hsetnx = redis::cmd("HSETNX");
         hsetnx.arg(&meta).arg(FIELD).arg(fresh);
         let () = link.query("HSETNX", &hsetnx).await?;
