@@ -64,7 +64,7 @@ impl FromStr for Pattern {
         for c in text.chars() {
             match (c, parts.last()) {
                 ('*', Some(PatternPart::Run)) => {
-                    *parts.last_mut().expect("there is a last one") = PatternPart::All
+                    *parts.last_mut().expect("there is a last one") = PatternPart::All;
                 }
                 ('*', Some(PatternPart::All)) => {}
                 ('*', _) => parts.push(PatternPart::Run),
