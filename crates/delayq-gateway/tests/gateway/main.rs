@@ -17,3 +17,4 @@ mod several;
 mod stage;
 mod status;
 mod topics;
+mod typed;
