@@ -64,6 +64,7 @@ mod tests {
     use super::*;
     use clap::error::ErrorKind;
 
+    // clap holds a requirement met where what is required conflicts with another argument that is given.
     #[test]
     fn an_option_that_a_mode_would_ignore_is_refused() {
         for line in [
@@ -88,7 +89,7 @@ mod tests {
             "list t --group g --until now",
             "count --follow",
             "check --format human --json",
-            "check --format human -o table",
+            "check --format human -o text",
             "promote t a --from now",
             "promote t a --until now",
             "promote t a --max 1",
@@ -130,7 +131,12 @@ mod tests {
             "up --redis-cluster 3 --redis-nodes 2",
             "up --redis-cluster 3 --port 6379",
             "up --redis-nodes 2 --port 6379",
-            "topics --json -o table",
+            "topics --json -o text",
+            "put t --strict",
+            "put t --payload-file p --strict",
+            "reschedule t a --by 1s --past-ok",
+            "cancel t --topic u",
+            "spool discard 1 --topic t",
         ] {
             let words = ["delayq"].into_iter().chain(line.split(' '));
             let refusal = Cli::try_parse_from(words).expect_err(line);

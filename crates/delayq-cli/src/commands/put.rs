@@ -63,10 +63,10 @@ pub struct Put {
     #[arg(long, requires = "times")]
     past_ok: bool,
     /// With --from: stop at the first line that is refused
-    #[arg(long, requires = "from")]
+    #[arg(long, requires = "from", conflicts_with_all = ["payload", "payload_file"])]
     strict: bool,
     /// With --from: how many puts may be in flight
-    #[arg(long, requires = "from", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..=16384))]
+    #[arg(long, requires = "from", conflicts_with_all = ["payload", "payload_file"], default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..=16384))]
     in_flight: u16,
 }
 
