@@ -43,12 +43,24 @@ hash_of() { render "$@" | sed -n 's/.*checksum\/config: //p' | sort -u; }
 [ "$(hash_of)" != "$(hash_of --set config='[timer]')" ] || { echo "a changed config does not restart the pods"; exit 1; }
 [ "$(hash_of)" = "$(hash_of --set timer.replicas=3)" ] || { echo "the number of timers restarts the pods"; exit 1; }
 
+# Every object of the schema that names its keys accepts no other key.
 # Every value has a line in the README: the full name, or `….rest` if timer and forwarder share the value.
 target/deploy-tools/venv/bin/python - $chart << 'PYTHON'
-import re, sys, yaml
+import json, re, sys, yaml
 from pathlib import Path
 
 chart = Path(sys.argv[1])
+
+def open_objects(node, path=""):
+    if isinstance(node, dict) and "properties" in node and node.get("additionalProperties") is not False:
+        yield path or "/"
+    for key, inner in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+        yield from open_objects(inner, f"{path}/{key}")
+
+ignoring = list(open_objects(json.loads((chart / "values.schema.json").read_text())))
+if ignoring:
+    sys.exit("values.schema.json accepts unknown values at: " + ", ".join(ignoring))
+
 named = set(re.findall(r"`([\w.…]+)`", (chart / "README.md").read_text()))
 
 def leaves(values, path=()):

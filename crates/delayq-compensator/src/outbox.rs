@@ -14,6 +14,8 @@ mod keeper;
 #[cfg(feature = "mysql")]
 mod mysql;
 mod notices;
+#[cfg(any(feature = "mysql", feature = "postgres"))]
+mod parameters;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod reader;

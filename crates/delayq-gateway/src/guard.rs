@@ -1,11 +1,12 @@
 //! The checks before every route: request id, host, token and framing; and the text of refusals.
 
-use crate::input::Query;
+use crate::input::{Query, Whole};
 use crate::problem::{Kind, Problem};
 use crate::sessions::Caller;
 use crate::state::App;
-use crate::table::{DEADLINE, Route};
+use crate::table::{DEADLINE, Route, Takes};
 use crate::{origin, page};
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
@@ -21,6 +22,9 @@ const MAX_REQUEST_ID: usize = 128;
 /// Of a request that names no deadline, and of any.
 const DEFAULT_DEADLINE: Duration = Duration::from_secs(10);
 const MAX_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Maximum bytes of a body that a route does not read.
+const MAX_UNREAD: usize = 1024;
 
 /// Headers that ask for something: one that a route does not know is refused, because ignoring it would change the meaning.
 const ASKING: [&str; 6] =
@@ -62,6 +66,9 @@ async fn guarded(app: &App, route: &Route, mut request: Request, next: Next) -> 
     known(route, request.headers())?;
     let query = Query::of(request.uri().query(), route.query)?;
     request.extensions_mut().insert(query);
+    if route.takes == Takes::Nothing {
+        request = without_body(app, request).await?;
+    }
     let Some(deadline) = deadline(route, request.headers())? else { return Ok(next.run(request).await) };
     let fate = if *request.method() == Method::GET { Fate::NotApplied } else { Fate::Unknown };
     let passed = |_| Problem::new(Kind::Deadline, format!("no answer within {deadline:?}")).fate(fate);
@@ -137,6 +144,20 @@ fn known(route: &Route, headers: &HeaderMap) -> Result<(), Problem> {
         }
     }
     Ok(())
+}
+
+/// Refuses a body that the route does not read: the sender expects an effect of the body. An empty object says nothing.
+async fn without_body(app: &App, request: Request) -> Result<Request, Problem> {
+    if request.body().is_end_stream() {
+        return Ok(request);
+    }
+    let (parts, body) = request.into_parts();
+    let whole = Whole::read(body, &parts.headers, app, MAX_UNREAD).await?;
+    if !matches!(whole.bytes.trim_ascii(), b"" | b"{}") {
+        let why = "this route reads no body; its parameters are in the path and behind the ?";
+        return Err(Problem::new(Kind::Unknown, why).fate(Fate::NotApplied));
+    }
+    Ok(Request::from_parts(parts, Body::empty()))
 }
 
 /// `None`: the route has no deadline.

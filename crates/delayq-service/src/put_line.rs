@@ -14,11 +14,14 @@ use base64::Engine as _;
 use delayq::admin::Listed;
 use delayq::protocol::Envelope;
 use delayq::{Due, Message, MessageId, Topic, UnixMillis};
-use serde::{Deserialize, Serialize};
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
 const DEAD: &str = "dead";
+/// The states of a line: of messages that a backup finds.
+const STATES: [&str; 4] = ["delayed", "ready", "leased", DEAD];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -173,6 +176,9 @@ fn parse_by(clock: Clock, line: &[u8], topic: Option<&Topic>, past_ok: bool) -> 
     let line: PutLine<'_> = serde_json::from_str(text).map_err(|error| column(&error))?;
     let topic = line.topic.or_else(|| topic.cloned());
     let topic = topic.ok_or("it has no \"topic\", and none was given as an argument")?;
+    if let Some(state) = line.state.as_deref().filter(|state| !STATES.contains(state)) {
+        return Err(format!("state: {state:?} is none of {}", STATES.join(", ")));
+    }
     let payload = match (line.payload, &line.payload_base64) {
         (Some(_), Some(_)) => return Err("it has both \"payload\" and \"payload_base64\"".to_owned()),
         (Some(raw), None) => payload_bytes(raw),
@@ -213,7 +219,36 @@ fn headers(raw: &RawValue) -> Result<Vec<(String, String)>, serde_json::Error> {
     if raw.get().starts_with('[') {
         return serde_json::from_str(raw.get());
     }
-    Ok(serde_json::from_str::<BTreeMap<String, String>>(raw.get())?.into_iter().collect())
+    Ok(serde_json::from_str::<Named>(raw.get())?.0.into_iter().collect())
+}
+
+/// Headers by name. A name that comes twice is refused, because a map would keep the last value alone.
+struct Named(BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for Named {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Entries)
+    }
+}
+
+struct Entries;
+
+impl<'de> Visitor<'de> for Entries {
+    type Value = Named;
+
+    fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("headers by name")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Named, A::Error> {
+        let mut named = BTreeMap::new();
+        while let Some((name, value)) = entries.next_entry::<String, String>()? {
+            if named.insert(name, value).is_some() {
+                return Err(A::Error::custom("a name is there twice: write an array of [name, value]"));
+            }
+        }
+        Ok(Named(named))
+    }
 }
 
 /// The bytes of a payload that is written as JSON: a string is its text, anything else is itself.
@@ -315,7 +350,9 @@ mod tests {
             (br#"{"topic":"t","headers":{"n":1}}"#, "headers: invalid type: integer `1`"),
             (br#"{"topic":"t","headers":[["n"]]}"#, "headers: invalid length 1"),
             (br#"{"topic":"t","backoff":"10m..1s"}"#, "backoff: the first delay is longer"),
+            (br#"{"topic":"t","headers":{"n":"1","n":"2"}}"#, "headers: a name is there twice"),
             (br#"{"topic":"t","state":"dead"}"#, "dead letter of a backup"),
+            (br#"{"topic":"t","state":"ded"}"#, "state: \"ded\" is none of delayed, ready, leased, dead"),
             (br#"{"topic":"t","delay":5}"#, "unknown field `delay`"),
         ] {
             let fault = parse(line, None, false).unwrap_err();

@@ -26,7 +26,7 @@ pub struct Cancel {
     #[arg(long, requires = "group", conflicts_with_all = ["topic", "ids"])]
     all: bool,
     /// With --all: only those of this topic
-    #[arg(long = "topic", short = 't', value_name = "TOPIC", requires = "all")]
+    #[arg(long = "topic", short = 't', value_name = "TOPIC", requires = "all", conflicts_with_all = ["topic", "ids"])]
     of_topic: Option<Topic>,
 }
 

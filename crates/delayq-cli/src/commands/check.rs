@@ -29,7 +29,7 @@ mod status;
 #[derive(Debug, Args)]
 pub struct Check {
     /// How to print it
-    #[arg(long, value_enum, default_value_t = CheckFormat::Nagios)]
+    #[arg(long, value_enum, default_value_t = CheckFormat::Nagios, conflicts_with_all = ["json", "output"])]
     format: CheckFormat,
     /// Count only messages of this topic; may be repeated
     #[arg(long = "topic", short = 't', value_name = "TOPIC")]

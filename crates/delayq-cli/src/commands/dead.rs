@@ -60,7 +60,7 @@ struct Replay {
     /// Their ids
     ids: Vec<MessageId>,
     /// The group of the ids
-    #[arg(long, requires = "ids")]
+    #[arg(long, requires = "ids", conflicts_with = "all")]
     group: Option<Group>,
     /// All dead letters of the topic, or those that --reason and --limit select
     #[arg(long, conflicts_with = "ids", required_unless_present = "ids")]

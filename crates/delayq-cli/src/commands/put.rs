@@ -5,7 +5,7 @@ use crate::commands::put::many::{InputLine, LineFault, Lines, Many};
 use crate::deployment::Context;
 use crate::failure::{self, of_core, refused, usage};
 use crate::output::complain;
-use clap::{Args, value_parser};
+use clap::{ArgGroup, Args, value_parser};
 use delayq::{Due, Message, MessageId, Put as Answer, PutError, PutOutcome, Topic};
 use delayq_service::config::HumanDuration;
 use delayq_service::when::When;
@@ -24,7 +24,7 @@ mod sentence;
 /// Many: delayq put --from orders.ndjson, one message per line:
 /// {"topic":"orders","id":"order-17","due":"+30m","payload":{"order":17}}
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
+#[command(verbatim_doc_comment, group = ArgGroup::new("times").multiple(true).args(["at", "expires", "from"]))]
 pub struct Put {
     /// The topic; with --from, the topic of lines that name none
     topic: Option<Topic>,
@@ -62,13 +62,13 @@ pub struct Put {
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
     /// Accept milliseconds before 2001 or after 9999, which are refused otherwise: seconds or microseconds are usually meant
-    #[arg(long)]
+    #[arg(long, requires = "times")]
     past_ok: bool,
     /// With --from: stop at the first line that is refused
-    #[arg(long, requires = "from")]
+    #[arg(long, requires = "from", conflicts_with_all = ["payload", "payload_file"])]
     strict: bool,
     /// With --from: how many puts may be in flight
-    #[arg(long, requires = "from", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..=16384))]
+    #[arg(long, requires = "from", conflicts_with_all = ["payload", "payload_file"], default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..=16384))]
     in_flight: u16,
 }
 

@@ -38,19 +38,19 @@ pub struct Reschedule {
     #[arg(long, value_name = "DIFFERENCE", allow_hyphen_values = true, value_parser = difference)]
     by: Option<Shift>,
     /// Accept milliseconds before 2001 or after 9999, which are refused otherwise: seconds or microseconds are usually meant
-    #[arg(long, requires = "to")]
+    #[arg(long, requires = "to", conflicts_with_all = ["after", "by"])]
     past_ok: bool,
     /// Only if this is its current due time
     #[arg(long, value_name = "TIME")]
     expected: Option<When>,
     /// Every pending message of the group, with --by
-    #[arg(long, requires_all = ["group", "by"], conflicts_with_all = ["topic", "id", "expected"])]
+    #[arg(long, requires_all = ["group", "by"], conflicts_with_all = ["topic", "id", "to", "after", "expected"])]
     all: bool,
     /// With --all: only those of this topic
-    #[arg(long = "topic", short = 't', value_name = "TOPIC", requires = "all")]
+    #[arg(long = "topic", short = 't', value_name = "TOPIC", requires = "all", conflicts_with_all = ["topic", "id"])]
     of_topic: Option<Topic>,
     /// With --all: a name for this shift; a repeat under the same name moves nothing twice
-    #[arg(long, requires = "all", required_if_eq("all", "true"))]
+    #[arg(long, requires = "all", conflicts_with_all = ["topic", "id"], required_if_eq("all", "true"))]
     token: Option<String>,
 }
 

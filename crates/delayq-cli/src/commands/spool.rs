@@ -68,7 +68,7 @@ enum Action {
         #[command(flatten)]
         which: Select,
         /// With --all: waiting records instead of rejected ones
-        #[arg(long, requires = "all", conflicts_with = "reason")]
+        #[arg(long, requires = "all", conflicts_with_all = ["numbers", "reason"])]
         waiting: bool,
         /// Do not ask: they cannot be restored
         #[arg(long)]

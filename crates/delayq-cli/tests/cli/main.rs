@@ -48,6 +48,7 @@ mod tail;
 mod terminal;
 mod times;
 mod top;
+mod typed;
 mod up;
 
 use delayq_tests::binary::{Binary, Finished};

@@ -190,7 +190,8 @@ impl FromStr for Endpoint {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let host = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
-        let is_valid = host.is_some_and(|host| !host.is_empty() && !host.contains(['/', '@', ' ', ',']));
+        let is_valid =
+            host.is_some_and(|host| !host.is_empty() && !host.contains(['/', '?', '#', '@', ' ', ',']));
         // The message omits the text, which may hold a password.
         if is_valid { Ok(Self(text.to_owned())) } else { Err(format!("expected {}", Self::EXPECTED)) }
     }
@@ -236,6 +237,8 @@ mod tests {
             ("endpoints = []", "etcd.endpoints"),
             ("endpoints = [5]", "etcd.endpoints[0]"),
             ("endpoints = ['http://a:1', 'b:1']", "etcd.endpoints[1]"),
+            ("endpoints = ['http://a:1/v3']", "etcd.endpoints[0]"),
+            ("endpoints = ['http://a:1?timeout=5s']", "etcd.endpoints[0]"),
             ("endpoints = ['https://a:1', 'http://b:1']", "etcd.endpoints"),
             ("endpoints = ['https://h:1']\n[etcd.tls]\nca = '/dev/null'", "etcd.tls.ca"),
             ("endpoints = ['https://h:1']\n[etcd.tls]\ncert = 'PEM'", "etcd.tls.cert"),

@@ -74,7 +74,7 @@ impl Kind {
             Self::TooLarge => ("DQ-G112", 413, "the request is too large"),
             Self::OtherType => ("DQ-G113", 415, "the body has the wrong content type"),
             Self::Invalid => ("DQ-G114", 422, "a value is invalid"),
-            Self::Unknown => ("DQ-G115", 400, "a parameter or header is unknown"),
+            Self::Unknown => ("DQ-G115", 400, "a parameter, header or body is unknown"),
             Self::Fault => ("DQ-G116", 500, "Redis refused the call"),
             Self::RedisAway => ("DQ-G117", 503, "Redis is unavailable"),
             Self::Full => ("DQ-G118", 503, "the gateway is full"),

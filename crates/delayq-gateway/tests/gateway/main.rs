@@ -19,3 +19,4 @@ mod stage;
 mod status;
 mod tls;
 mod topics;
+mod typed;

@@ -1,6 +1,6 @@
 //! Access to a Kafka cluster.
 
-use crate::config::{Faults, PemFiles, Secret};
+use crate::config::{Faults, HostPort, PemFiles, Secret};
 
 /// The keys for the address and login of a cluster.
 #[derive(Clone, Copy, Debug)]
@@ -22,10 +22,12 @@ pub struct KafkaAccess<'c> {
 impl KafkaAccess<'_> {
     /// Checks the keys, which have the names of the fields.
     pub fn validate(&self, at: &mut Faults) {
-        if self.brokers.is_empty() || self.brokers.iter().any(|broker| !broker.contains(':')) {
-            at.refuse("brokers", "expected \"host:port\" of at least one broker");
-        } else if self.brokers.iter().any(|broker| broker.contains('@')) {
-            at.refuse("brokers", "expected \"host:port\", and secrets in keys of their own");
+        let is_broker = |broker: &String| broker.parse::<HostPort>().is_ok();
+        if self.brokers.is_empty() || !self.brokers.iter().all(is_broker) {
+            at.refuse(
+                "brokers",
+                "expected \"host:port\" of at least one broker, and secrets in keys of their own",
+            );
         }
         at.secret("password", self.password);
         self.files.validate(at);
@@ -107,6 +109,26 @@ pub fn kafka_topic(text: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_broker_is_a_host_with_a_port_and_nothing_that_would_be_ignored() {
+        for (broker, expected) in [
+            ("h:9092", true),
+            ("[::1]:9092", true),
+            ("h", false),
+            ("SASL_SSL://h:9092", false),
+            ("h:9092/x", false),
+            ("h:9092?acks=0", false),
+            ("user@h:9092", false),
+        ] {
+            let brokers = [broker.to_owned()];
+            let files = PemFiles { ca: None, cert: None, key: None, off: None };
+            let mut at = Faults::default();
+            KafkaAccess { brokers: &brokers, files, mechanism: None, username: None, password: None }
+                .validate(&mut at);
+            assert_eq!(at.into_sentences().is_empty(), expected, "{broker}");
+        }
+    }
 
     #[test]
     fn a_topic_is_plain_and_not_internal() {

@@ -43,7 +43,7 @@ impl<'c> NatsAccess<'c> {
         }
         for server in self.servers {
             let rest = server.strip_prefix("nats://").or_else(|| server.strip_prefix("tls://"));
-            if rest.is_none_or(|rest| rest.is_empty() || rest.contains('@')) {
+            if rest.is_none_or(|rest| rest.is_empty() || rest.contains(['@', '/', '?', '#', ' ', ','])) {
                 at.refuse(
                     "servers",
                     "expected nats://host:port or tls://host:port, and secrets in keys of their own",
@@ -129,6 +129,34 @@ pub fn nats_subject(text: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_is_a_host_with_a_port_and_nothing_that_would_be_ignored() {
+        for (server, expected) in [
+            ("nats://h:4222", true),
+            ("tls://[::1]:4222", true),
+            ("h:4222", false),
+            ("nats://", false),
+            ("nats://h:4222/stream", false),
+            ("nats://h:4222?tls_first=true", false),
+            ("nats://a:4222,b:4222", false),
+            ("nats://user@h:4222", false),
+        ] {
+            let access = NatsAccess {
+                servers: &[server.to_owned()],
+                username: None,
+                password: None,
+                token: None,
+                credentials: None,
+                ca: None,
+                cert: None,
+                key: None,
+            };
+            let mut at = Faults::default();
+            access.validate(&mut at);
+            assert_eq!(at.into_sentences().is_empty(), expected, "{server}");
+        }
+    }
 
     #[test]
     fn a_subject_has_no_wildcards_spaces_or_empty_parts_and_is_not_the_servers_own() {

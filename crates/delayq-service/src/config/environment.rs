@@ -6,12 +6,15 @@ use std::ffi::OsString;
 
 /// The prefix of variables that override a setting.
 pub const PREFIX: &str = "DELAYQ__";
+/// The prefix of every variable of delayq. Kubernetes adds more such variables for each service whose name begins so, none of
+/// them with two underscores.
+const OWN: &str = "DELAYQ_";
 
 /// The variables `DELAYQ__SECTION__KEY=value` that override the file.
 ///
 /// The rest of the name in lower case, split at `__`, is the path of the setting: `DELAYQ__REDIS__CALL_DEADLINE=1s` is
 /// `redis.call_deadline`. The value is read as TOML, or else as a plain string, so neither `1s` nor `16` needs quotes.
-/// Names in lower case or with empty parts are refused.
+/// Names in lower case or with empty parts are refused, and so is `DELAYQ_REDIS__URL`, a prefix with one underscore.
 #[derive(Clone, Debug, Default)]
 pub struct Environment(Vec<Variable>);
 
@@ -63,7 +66,8 @@ impl Environment {
 impl Variable {
     fn read(name: &OsString, text: OsString) -> Option<Self> {
         let name = name.to_string_lossy().into_owned();
-        let path = name.strip_prefix(PREFIX)?;
+        name.strip_prefix(OWN).filter(|rest| rest.starts_with('_') || rest.contains("__"))?;
+        let path = name.strip_prefix(PREFIX).unwrap_or_default();
         let sound = !path.chars().any(char::is_lowercase) && path.split("__").all(|part| !part.is_empty());
         let text = match text.into_string() {
             Ok(text) if sound => Ok(text),
@@ -124,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_name_that_can_reach_no_setting_is_kept_as_a_fault() {
-        for name in ["DELAYQ__redis__URL", "DELAYQ__", "DELAYQ__REDIS____URL"] {
+        for name in ["DELAYQ__redis__URL", "DELAYQ__", "DELAYQ__REDIS____URL", "DELAYQ_REDIS__URL"] {
             assert!(Environment::of([(name, "x")]).variables()[0].text.is_err(), "{name}");
         }
     }

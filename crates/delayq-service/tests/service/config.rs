@@ -208,6 +208,7 @@ fn a_fault_of_the_environment_names_its_variable() {
         ("DELAYQ__DEPLOYMNT__SHARDS", "5", "unknown field `deploymnt`"),
         ("DELAYQ__REDIS__URL__HOST", "h", "holds no keys"),
         ("DELAYQ__redis__URL", "redis://h", "upper case"),
+        ("DELAYQ_REDIS__URL", "redis://h", "write DELAYQ__SECTION__KEY"),
     ] {
         let environment = Environment::of([(name, text)]);
         let faults = loaded("[redis]\nurl = 'redis://h:1'", &environment).unwrap_err();

@@ -19,10 +19,10 @@ pub(super) struct Select {
     #[arg(long, conflicts_with = "numbers")]
     all: bool,
     /// With --all: only those of this topic; may be repeated
-    #[arg(long = "topic", short = 't', value_name = "TOPIC", requires = "all")]
+    #[arg(long = "topic", short = 't', value_name = "TOPIC", requires = "all", conflicts_with = "numbers")]
     topics: Vec<Topic>,
     /// With --all: only those whose reason contains this text
-    #[arg(long, value_name = "TEXT", requires = "all")]
+    #[arg(long, value_name = "TEXT", requires = "all", conflicts_with = "numbers")]
     reason: Option<String>,
 }
 

@@ -3,7 +3,7 @@
 use super::sql;
 use crate::outbox::config::OutboxConfig;
 use crate::outbox::store::{StoreError, within};
-use crate::outbox::tls;
+use crate::outbox::{parameters, tls};
 use delayq_service::config::ExposeSecret as _;
 use mysql_async::prelude::{FromValue, Queryable as _};
 use mysql_async::{ClientIdentity, Conn, Error, Opts, OptsBuilder, Params, Row, SslOpts};
@@ -17,6 +17,10 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 const REST: Duration = Duration::from_secs(10);
 /// Maximum bytes of a packet: several times the bytes of a row.
 const LARGEST_PACKET: usize = 64 << 20;
+/// The parameters of a URL that have an effect. Those of a pool have none, and some are set here.
+const PARAMETERS: [&str; 6] =
+    ["compression", "enable_cleartext_plugin", "secure_auth", "socket", "stmt_cache_size", "tcp_nodelay"];
+const OF_TLS: [&str; 4] = ["require_ssl", "verify_ca", "verify_identity", "built_in_roots"];
 /// The first versions with `SKIP LOCKED`, and with checks that refuse.
 const OLDEST: [(&str, [u32; 3]); 2] = [("MariaDB", [10, 6, 0]), ("MySQL", [8, 0, 16])];
 
@@ -117,10 +121,8 @@ async fn connect(config: &OutboxConfig) -> Result<Conn, StoreError> {
 pub(in crate::outbox) fn settings(config: &OutboxConfig) -> Result<Opts, String> {
     let url = config.url.as_ref().ok_or("`[outbox] url` is unset")?.reveal()?;
     let url = url.expose_secret().replacen("mariadb://", "mysql://", 1);
+    parameters::check(&url, &PARAMETERS, &OF_TLS)?;
     let given = Opts::from_url(&url).map_err(|_| "`[outbox] url` is not a URL of MySQL")?;
-    if given.ssl_opts().is_some() {
-        return Err("`[outbox] url` says how to speak TLS; set `tls` instead".to_owned());
-    }
     if given.db_name().is_none_or(str::is_empty) {
         return Err("`[outbox] url` names no database: mysql://user@host/database".to_owned());
     }
@@ -234,9 +236,16 @@ mod tests {
         let plain = |url: &str| OutboxConfig { url: Some(Secret::plain(url)), ..OutboxConfig::default() };
         let url = "mysql://app:hidden@db/shop";
         assert!(settings(&plain("mariadb://app@db/shop")).is_ok());
+        assert!(settings(&plain("mysql://app@db/shop?tcp_nodelay=true&compression=fast")).is_ok());
         for (config, expected) in [
             (plain("mysql://app:hidden@db"), "names no database"),
             (plain("mysql://app:hidden@db/shop?require_ssl=true&verify_ca=false"), "set `tls`"),
+            (plain("mysql://app:hidden@db/shop?verify_identity=false"), "set `tls`"),
+            (
+                plain("mysql://app:hidden@db/shop?hidden=1"),
+                "a parameter without effect; it may have: compression",
+            ),
+            (plain("mysql://app:hidden@db/shop?compression=fast&pool_max=3"), "a parameter without effect"),
             (plain("mysql://app:hidden@db:port/shop"), "not a URL"),
             (OutboxConfig { password: Some(Secret::plain("two")), ..plain(url) }, "a password too"),
             (

@@ -5,7 +5,7 @@
 
 use crate::outbox::config::OutboxConfig;
 use crate::outbox::store::{SLOW, StoreError, within};
-use crate::outbox::tls;
+use crate::outbox::{parameters, tls};
 use delayq_service::config::ExposeSecret as _;
 use futures_util::StreamExt as _;
 use std::future::poll_fn;
@@ -24,6 +24,23 @@ const CONNECT: Duration = Duration::from_secs(5);
 const ADDRESS: Duration = Duration::from_secs(2);
 /// After so much silence a dead peer is noticed.
 const KEEPALIVE: Duration = Duration::from_secs(10);
+
+/// The parameters of a URL that have an effect. The others are set here, or are for a client that chooses among hosts.
+const PARAMETERS: [&str; 13] = [
+    "channel_binding",
+    "dbname",
+    "host",
+    "hostaddr",
+    "keepalives",
+    "keepalives_interval",
+    "keepalives_retries",
+    "options",
+    "password",
+    "port",
+    "sslnegotiation",
+    "target_session_attrs",
+    "user",
+];
 
 /// A parameter with the type.
 pub(super) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
@@ -221,11 +238,9 @@ async fn drive(mut messages: ServerMessages) {
 /// A sentence without the URL, which may hold a password.
 pub(in crate::outbox) fn settings(config: &OutboxConfig) -> Result<Config, String> {
     let url = config.url.as_ref().ok_or("`[outbox] url` is unset")?.reveal()?;
+    parameters::check(url.expose_secret(), &PARAMETERS, &["sslmode"])?;
     let mut settings: Config =
         url.expose_secret().parse().map_err(|_| "`[outbox] url` is not a URL of PostgreSQL")?;
-    if settings.get_ssl_mode() != SslMode::Prefer {
-        return Err("`[outbox] url` has `sslmode`; set `tls` instead".to_owned());
-    }
     settings.ssl_mode(if config.tls { SslMode::Require } else { SslMode::Disable });
     if let Some(password) = &config.password {
         if settings.get_password().is_some() {
@@ -260,5 +275,39 @@ pub(in crate::outbox) fn failed(error: &tokio_postgres::Error) -> StoreError {
             StoreError::Unreachable(said)
         }
         _ => StoreError::Refused(said),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use delayq_service::config::Secret;
+
+    #[test]
+    fn a_parameter_without_effect_is_refused_without_the_password() {
+        let plain = |url: &str| OutboxConfig { url: Some(Secret::plain(url)), ..OutboxConfig::default() };
+        let url = "postgres://app:hidden@one,two/shop";
+        for query in PARAMETERS.map(|name| match name {
+            "channel_binding" => "channel_binding=require".to_owned(),
+            "hostaddr" => "hostaddr=127.0.0.1,127.0.0.2".to_owned(),
+            "sslnegotiation" => "sslnegotiation=direct".to_owned(),
+            "target_session_attrs" => "target_session_attrs=read-write".to_owned(),
+            "options" => "options=-c%20jit%3Doff".to_owned(),
+            name => format!("{name}=5"),
+        }) {
+            let url = if query.starts_with("host=") { "postgres://app@/shop" } else { url };
+            assert!(settings(&plain(&format!("{url}?{query}"))).is_ok(), "{query}");
+        }
+        for (query, expected) in [
+            ("sslmode=prefer", "set `tls`"),
+            ("sslmode=disable", "set `tls`"),
+            ("application_name=mine", "without effect; it may have: channel_binding, dbname"),
+            ("connect_timeout=1", "without effect"),
+            ("load_balance_hosts=random", "without effect"),
+            ("options=-c%20jit%3Doff&hidden=1", "without effect"),
+        ] {
+            let why = settings(&plain(&format!("{url}?{query}"))).unwrap_err();
+            assert!(why.contains(expected) && !why.contains("hidden"), "{query}: {why}");
+        }
     }
 }

@@ -50,7 +50,9 @@ fn is_endpoint(text: &str) -> bool {
     let Ok(uri) = text.parse::<Uri>() else { return false };
     // The URI parser leaves an invalid port in the authority.
     let is_whole = |at: &Authority| at.port_u16().is_some() || at.host() == at.as_str();
-    matches!(uri.scheme_str(), Some("http" | "https")) && uri.authority().is_some_and(is_whole)
+    // A path, as exports over HTTP have one, would be ignored.
+    let is_bare = uri.path_and_query().is_none_or(|path| path == "/");
+    matches!(uri.scheme_str(), Some("http" | "https")) && is_bare && uri.authority().is_some_and(is_whole)
 }
 
 /// Checks that a call can carry this header; the fault does not repeat its value.
@@ -83,7 +85,14 @@ mod tests {
         let (endpoint, header) = ("https://collector.internal:4317", ("authorization", "Bearer a1"));
         assert_eq!(faults(endpoint, header), Vec::<String>::new());
         assert_eq!(faults("", header), Vec::<String>::new());
-        for wrong in ["http://", "http://a b:4317", "http://collector:99999x", "collector:4317"] {
+        for wrong in [
+            "http://",
+            "http://a b:4317",
+            "http://collector:99999x",
+            "collector:4317",
+            "http://collector:4318/v1/traces",
+            "http://collector:4317?insecure=true",
+        ] {
             let found = faults(wrong, header);
             assert!(found.len() == 1 && found[0].starts_with("traces.endpoint: "), "{wrong}: {found:?}");
         }
