@@ -29,7 +29,10 @@ func (s *sentinels) elect() (master string, err error) {
 	defer s.electing.Unlock()
 	if s.began.Before(came) {
 		s.began = time.Now()
-		s.elected = s.begin(s.votes())
+		votes := s.votes()
+		s.mu.Lock()
+		s.elected = s.begin(votes)
+		s.mu.Unlock()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,23 +66,13 @@ func (s *sentinels) votes() []vote {
 }
 
 func (s *sentinels) ask(address string) vote {
-	sentinel := redis.NewSentinelClient(&redis.Options{Addr: address, Dialer: s.options.Dialer, TLSConfig: s.options.TLSConfig,
-		Username: s.options.SentinelUsername, Password: s.options.SentinelPassword, DisableIdentity: true,
-		MaxRetries: -1, DialTimeout: dialTimeout, ContextTimeoutEnabled: true})
-	defer sentinel.Close()
 	ctx, end := context.WithTimeout(context.Background(), dialTimeout)
 	defer end()
-	// While the sentinel leads a failover, only the first command names the new master.
-	master, err := sentinel.GetMasterAddrByName(ctx, s.options.MasterName).Result()
-	var state map[string]string
-	if err == nil {
-		state, err = sentinel.Master(ctx, s.options.MasterName).Result()
-	}
+	master, epoch, err := s.named(ctx, address)
 	var timeout net.Error
 	switch text := "sentinel " + address; {
 	case err == nil:
-		named := net.JoinHostPort(master[0], master[1])
-		return vote{named, fmt.Sprintf("%s names %s by epoch %s", text, named, state["config-epoch"])}
+		return vote{master, fmt.Sprintf("%s names %s by epoch %s", text, master, epoch)}
 	case errors.Is(err, redis.Nil):
 		return vote{text: text + ": it knows no master " + s.options.MasterName}
 	case errors.As(err, &timeout) && timeout.Timeout():
@@ -89,11 +82,29 @@ func (s *sentinels) ask(address string) vote {
 	}
 }
 
-// begin begins the term of an elected master, and ends the connections to the former master before.
+// named returns the master that a sentinel names, and the epoch of the sentinel's configuration.
+func (s *sentinels) named(ctx context.Context, address string) (master, epoch string, err error) {
+	connection, err := s.dialer(ctx, "tcp", address) // go-redis would dial again and again
+	if err != nil {
+		return "", "", err
+	}
+	sentinel := redis.NewSentinelClient(&redis.Options{Addr: address, ContextTimeoutEnabled: true, MaxRetries: -1, DisableIdentity: true,
+		Username: s.options.SentinelUsername, Password: s.options.SentinelPassword,
+		Dialer: func(context.Context, string, string) (net.Conn, error) { return connection, nil }})
+	defer connection.Close()
+	defer sentinel.Close()
+	// While the sentinel leads a failover, only the first command names the new master.
+	place, err := sentinel.GetMasterAddrByName(ctx, s.options.MasterName).Result()
+	if err != nil {
+		return "", "", err
+	}
+	state, err := sentinel.Master(ctx, s.options.MasterName).Result()
+	return net.JoinHostPort(place[0], place[1]), state["config-epoch"], err
+}
+
+// begin begins the term of an elected master, and ends the connections to the former master before. Requires the mutex.
 func (s *sentinels) begin(votes []vote) error {
 	heard, master := count(votes), majority(votes, len(votes))
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if master == "" && s.master == "" {
 		master = majority(votes, heard)
 	}

@@ -46,27 +46,32 @@ type sentinels struct {
 	greeted func(ctx context.Context, connection *redis.Conn) error
 
 	electing sync.Mutex
-	// elected is the result of the last election, which began at that time.
-	elected error
-	began   time.Time
+	// began is the time of the last election.
+	began time.Time
 
 	mu     sync.Mutex
 	master string
-	due    time.Time
-	open   map[*served]bool
-	marks  map[string]mark
+	// elected is why the last election had no result.
+	elected error
+	due     time.Time
+	open    map[*served]bool
+	marks   map[string]mark
 }
 
 // mark is the deployment of a shard, with the master that kept the shard; empty before the first answer.
 type mark struct{ identity, master string }
 
-// Allow has the sentinels asked in the background when that is due.
+// Allow has the sentinels asked in the background when that is due. Without a connection and an elected master, calls fail at
+// once: go-redis would dial again and again.
 func (s *sentinels) Allow() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now := time.Now(); now.After(s.due) {
 		s.due = now.Add(askEvery)
 		go s.elect()
+	}
+	if len(s.open) == 0 {
+		return s.elected
 	}
 	return nil
 }
