@@ -27,7 +27,7 @@ type Client struct {
 
 	redis     redis.UniversalClient
 	namespace string
-	scripts   map[string]*redis.Script
+	scripts   map[string]script
 	layout    atomic.Pointer[layout]
 	// identity is that of the deployment, as the first shard that refused a layout named it.
 	identity atomic.Pointer[string]
@@ -46,7 +46,7 @@ type Client struct {
 }
 
 // New returns the client of a deployment by the prefix of the keys ("" is "dq"), over a connection of the caller: a Redis, a
-// Sentinel master or a Redis Cluster.
+// master behind sentinels (Connect) or a Redis Cluster.
 func New(connection redis.UniversalClient, namespace string) (*Client, error) {
 	if connection == nil {
 		return nil, InvalidMessage("there is no connection")
@@ -56,11 +56,11 @@ func New(connection redis.UniversalClient, namespace string) (*Client, error) {
 	}
 	c := &Client{MaxPayloadBytes: 256 << 10, Timeout: 5 * time.Second, redis: connection, namespace: namespace,
 		pollInterval: 2500 * time.Millisecond, pingAfter: 2 * time.Second}
-	c.scripts = map[string]*redis.Script{}
+	c.scripts = map[string]script{}
 	c.layout.Store(unknown)
 	c.turn.Store(uint32(time.Now().UnixNano()))
 	c.durabilities.turns = make(chan struct{}, turnsOf(connection))
-	err := checkName("namespace", namespace)
+	err := first(checkName("namespace", namespace), c.recognise())
 	for _, verb := range verbs {
 		script, fault := assemble(packed, verb)
 		c.scripts[verb], err = script, first(err, fault)

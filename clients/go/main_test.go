@@ -191,7 +191,7 @@ func (g *redisGroup) connect(t *testing.T, change func(*redis.UniversalOptions))
 	if change != nil {
 		change(options)
 	}
-	connection := redis.NewUniversalClient(options)
+	connection := Connect(options)
 	t.Cleanup(func() { _ = connection.Close() })
 	return connection
 }

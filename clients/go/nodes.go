@@ -28,7 +28,7 @@ func (c *Client) trips(ctx context.Context, known *layout, waits string, calls [
 	add := func(pipe redis.Pipeliner, i int) {
 		script, keys, args := c.scripts[calls[i].verb], c.keys(calls[i].shard), append([]any{c.layoutWord(known.number, calls[i].shard, waits)}, calls[i].args...)
 		if unknown[i] { // the users of `delayq acl print` may load scripts, and not send them
-			script.Load(ctx, pipe)
+			pipe.ScriptLoad(ctx, script.source)
 		}
 		commands[i] = script.EvalSha(ctx, pipe, keys, args...)
 	}

@@ -22,8 +22,14 @@ var verbs = strings.Fields(`ack bury cancel cancel_group configure count describ
 
 var include = regexp.MustCompile(`(?m)^--# include (.*)$`)
 
+// script is a script with the source: in a pipeline, Script.Load of go-redis 9.23 forgets the hash.
+type script struct {
+	*redis.Script
+	source string
+}
+
 // assemble replaces the include lines of a script by the named files.
-func assemble(folder fs.FS, verb string) (*redis.Script, error) {
+func assemble(folder fs.FS, verb string) (script, error) {
 	text, err := fs.ReadFile(folder, "lua/"+verb+".lua")
 	source := strings.TrimSuffix(string(text), "\n") + "\n"
 	source = include.ReplaceAllStringFunc(source, func(line string) (parts string) {
@@ -33,5 +39,5 @@ func assemble(folder fs.FS, verb string) (*redis.Script, error) {
 		}
 		return parts
 	})
-	return redis.NewScript(source), err
+	return script{redis.NewScript(source), source}, err
 }

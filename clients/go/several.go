@@ -16,7 +16,7 @@ import (
 type Node struct {
 	// Name is recorded by every shard of the node; a shard refuses calls addressed to another node.
 	Name string
-	// Redis connects to a Redis or a Sentinel master.
+	// Redis connects to a Redis, or to a master behind sentinels (Connect).
 	Redis *redis.Client
 	// Shards are inclusive ranges, such as "0-7,16-19", including shards of a planned growth. "" means none yet.
 	Shards string

@@ -27,9 +27,9 @@ var (
 )
 
 // ParseURL parses redis://[user[:password]@]host[:port][/db], redis+sentinel://[user[:password]@]host[:port],…/service[?db=N],
-// redis+cluster://[user[:password]@]host[:port],… or unix:///path, with rediss for TLS, into options of
-// redis.NewUniversalClient. The login is for Redis; set SentinelUsername and SentinelPassword for Sentinels. Retries of
-// go-redis are off, and the connect timeout is a second.
+// redis+cluster://[user[:password]@]host[:port],… or unix:///path, with rediss for TLS, into options of Connect. The login is
+// for Redis; set SentinelUsername and SentinelPassword for Sentinels. Retries of go-redis are off, and the connect timeout is
+// a second.
 func ParseURL(address string) (*redis.UniversalOptions, error) {
 	options := &redis.UniversalOptions{MaxRetries: -1, DialTimeout: dialTimeout}
 	if socket := socketForm.FindStringSubmatch(address); socket != nil {

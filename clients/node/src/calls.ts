@@ -53,8 +53,8 @@ export class Calls {
   ) {
     if (connectionsOf(given).some((redis) => redis.options.keyPrefix)) throw new Error("the connection's keyPrefix hides the deployment's keys");
     name("namespace", namespace);
-    this.redis = ownPlace(given);
-    const of = (node: string) => given instanceof Several ? given.nodes.find(({ name }) => name === node)!.redis : given;
+    const own = (this.redis = ownPlace(given, namespace));
+    const of = (node: string) => own instanceof Several ? own.nodes.find(({ name }) => name === node)!.redis : own;
     const moved = (): void => void relearn(this.redis);
     this.waiting = new Waiting((node) => ownConnection(of(node)), timeoutMs, confirmTimeoutMs, moved);
   }

@@ -11,6 +11,7 @@ import { readAddress } from "./address.js";
 import { InvalidMessage } from "./names.js";
 import { ClosedError } from "./outcome.js";
 import type { Script } from "./scripts.js";
+import { electedBy } from "./sentinels.js";
 import { Several } from "./several.js";
 
 /** The servers of a deployment: a Redis, a Redis Cluster, or several independent Redises. */
@@ -31,36 +32,40 @@ const PLAIN = { stringNumbers: false, enableAutoPipelining: false, commandTimeou
 
 export const shardOf = (key: string): number => Number(/:(\d+)}/.exec(key)![1]);
 
-export function ownPlace(place: Place): Place {
-  return place instanceof Several ? place.by((redis) => ownConnection(redis) as Redis) : ownConnection(place);
+/** Maximum shards by which the deployment of a Redis is recognised; a node may have given some shards away. */
+const MAX_MARKS = 8;
+
+export function ownPlace(place: Place, namespace: string): Place {
+  const metas = (shards: readonly number[]) => shards.slice(0, MAX_MARKS).map((shard) => `{${namespace}:${shard}}:meta`);
+  if (!(place instanceof Several)) return ownConnection(place, metas([0]));
+  return place.by((redis, shards) => ownConnection(redis, metas(shards)) as Redis);
 }
 
-/** Returns a connection for calls, which connects on first use. */
-export function ownConnection(redis: Redis | Cluster): Redis | Cluster {
-  const own = redis.isCluster ? ofCluster(redis as Cluster) : ofOne(redis as Redis);
+/** Returns a connection for calls, which connects on first use. `metas` are the marks of the deployment. */
+export function ownConnection(redis: Redis | Cluster, metas: readonly string[] = []): Redis | Cluster {
+  const own = redis.isCluster ? ofCluster(redis as Cluster) : ofOne(redis as Redis, metas);
   own.on("error", () => undefined); // each call says what is wrong
   return own;
 }
 
-function ofOne(redis: Redis): Redis {
+function ofOne(redis: Redis, metas: readonly string[]): Redis {
+  const { sentinels, Connector = sentinels ? electedBy(redis.options, metas) : undefined } = redis.options;
   return revived(inTime(redis.duplicate({
     ...PLAIN,
+    ...(Connector ? { Connector } : {}),
     lazyConnect: true,
     enableOfflineQueue: false, // what cannot be sent now is not sent later either
     maxRetriesPerRequest: 0,
     autoResendUnfulfilledCommands: false,
     retryStrategy: reconnectMs,
-    sentinelRetryStrategy: reconnectMs,
-    // ioredis would wait for a silent sentinel forever.
-    sentinelCommandTimeout: redis.options.sentinelCommandTimeout ?? PATIENCE_MS,
-    // Leaves a former master when a sentinel names another master, or the server becomes read-only.
-    failoverDetector: true,
+    // Leaves a former master that has become read-only.
     reconnectOnError: (fault: Error) => fault.message.startsWith("READONLY"),
   })));
 }
 
-/** Reconnects after an unexpected end: ioredis gives up if a failover happens while connecting. */
+/** Reconnects after an unexpected end: ioredis gives up if no master is elected. */
 function revived(connection: Redis): Redis {
+  connection.on("error", (fault) => causes.set(connection, fault));
   connection.on("end", () => {
     setTimeout(() => {
       if (connection.status === "end" && !closed.has(connection)) connection.connect().catch(() => undefined);
@@ -68,6 +73,9 @@ function revived(connection: Redis): Redis {
   });
   return connection;
 }
+
+/** The last fault of a connection, which is why the connection has ended. */
+const causes = new WeakMap<Redis | Cluster, Error>();
 
 /** Reports whether a call of a key would be written immediately. */
 export function isUsable(connection: Redis | Cluster, key: string): boolean {
@@ -104,7 +112,7 @@ async function settled(connection: Redis | Cluster): Promise<void> {
   connection.off("error", note);
   for (const event of events) connection.off(event, settle);
   if (connection.status === "ready") return;
-  throw closed.has(connection) ? new ClosedError() : (fault ?? new Error("Connection is closed.")); // as ioredis says it
+  throw closed.has(connection) ? new ClosedError() : (fault ?? causes.get(connection) ?? new Error("Connection is closed.")); // as ioredis says it
 }
 
 /** Reports whether the node lacked the script, and so did nothing. */

@@ -71,7 +71,7 @@ export class Listener {
   /** Connects to a node. Any error replaces the connection, including unsolicited errors such as a moved slot. */
   private listen(node: Redis, shards: number[]): void {
     const always = { stringNumbers: false, enableAutoPipelining: false, lazyConnect: false, autoResubscribe: false, enableOfflineQueue: true, maxRetriesPerRequest: 0 };
-    const connection = inTime(node.duplicate({ ...always, retryStrategy: () => null, sentinelRetryStrategy: () => null }));
+    const connection = inTime(node.duplicate({ ...always, retryStrategy: () => null }));
     const pings = setInterval(() => void this.ping(node, ear), Listener.pingMs);
     const ear: Ear = { connection, shards, pings, counted: new Set() };
     this.ears.set(node, ear);

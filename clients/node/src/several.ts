@@ -9,14 +9,13 @@ import { MAX_SHARDS } from "./protocol.js";
 export interface RedisNode {
   /** Recorded by every shard of the node; a shard refuses calls addressed to another node. */
   name: string;
-  /** A connection to a Redis or a Sentinel master, not to a cluster. */
+  /** A connection to a Redis or a master behind sentinels, not to a cluster. */
   redis: Redis | Cluster;
   /** Inclusive ranges, such as `0-7,16-19`, including shards of a planned growth. Empty means none yet. */
   shards: string;
 }
 
 type Node = RedisNode & { redis: Redis };
-
 
 /** The nodes, and the node of each shard. */
 export class Several {
@@ -42,9 +41,10 @@ export class Several {
     return new Several(nodes as Node[], homes);
   }
 
-  /** Returns the same nodes with other connections. */
-  by(connection: (redis: Redis) => Redis): Several {
-    return new Several(this.nodes.map((node) => ({ ...node, redis: connection(node.redis) })), this.homes);
+  /** Returns the same nodes with other connections, each made for the shards of the node. */
+  by(connection: (redis: Redis, shards: number[]) => Redis): Several {
+    const shards = (n: number) => [...this.homes.keys()].filter((shard) => this.homes[shard] === n);
+    return new Several(this.nodes.map((node, n) => ({ ...node, redis: connection(node.redis, shards(n)) })), this.homes);
   }
 
   /** Returns the node of a shard; undefined if unknown. */

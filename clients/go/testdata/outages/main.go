@@ -13,7 +13,6 @@ import (
 	"time"
 
 	delayq "github.com/delayq/delayq/clients/go"
-	"github.com/redis/go-redis/v9"
 )
 
 var ctx = context.Background()
@@ -62,7 +61,7 @@ func main() {
 func connect(url string) *delayq.Client {
 	options := must(delayq.ParseURL(url))
 	options.ReadTimeout = 900 * time.Millisecond
-	return must(delayq.New(redis.NewUniversalClient(options), "dq"))
+	return must(delayq.New(delayq.Connect(options), "dq"))
 }
 
 func put(client *delayq.Client, topic, id string) {

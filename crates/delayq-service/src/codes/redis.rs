@@ -25,7 +25,7 @@ pub const NO_DEPLOYMENT: Code = Code {
     cause: "A shard is missing: the deployment is new, the namespace or the database is another one, or this Redis came back \
             without its data. Only delayq init creates shards: a service that did would hide the loss.",
     tries: [
-        "Create it, if it is new: delayq init.",
+        "Create it, if it is new: delayq init. If Redis lost its data for good: delayq init --replace, for which timers with etcd wait.",
         "Compare [redis] and [deployment] in the configuration with what delayq doctor finds.",
         "If it held messages before, stop the timers and restore Redis from its append-only file.",
     ],
