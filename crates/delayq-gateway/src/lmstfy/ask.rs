@@ -44,7 +44,7 @@ impl CheckedCall {
         let exists = || target.id.shard().is_none_or(|shard| client.shards().contains(shard));
         if !exists() {
             // Any call of a shard that has grown says so.
-            self.app.admin.count(self.topic()).await.map_err(internal)?;
+            self.app.admin.topic(self.topic()).count().await.map_err(internal)?;
         }
         Ok(exists().then_some(target))
     }

@@ -19,7 +19,7 @@ pub(super) async fn exposed(lmstfy: &Lmstfy) -> Result<String, delayq::Error> {
         let queues = topics.iter().filter(|topic| names::parts(topic).is_some());
         let mut waiting = 0;
         for topic in queues.take(MAX_QUEUES) {
-            let numbers = app.admin.count(topic).await?;
+            let numbers = app.admin.topic(topic).count().await?;
             let labels = of_queue(pool, topic);
             let mut add = |name, labels: &str, size: u64| {
                 let _ = writeln!(sizes.entry(name).or_default(), "infra_lmstfy_{name}{{{labels}}} {size}");

@@ -138,7 +138,7 @@ async fn messages_that_reached_no_client_go_back_and_those_that_did_are_leased()
     let stage = Stage::start(&(settings(&authority.server()) + "write_timeout = \"2s\"\n")).await;
     let message = |n| Message::new(topic("mails"), "x".repeat(250_000)).id(format!("m{n}")).unwrap();
     stage.deployment.put((0..MANY).map(message)).await;
-    let counted = async || stage.deployment.admin.count(&topic("mails")).await.unwrap();
+    let counted = async || stage.deployment.admin.topic(&topic("mails")).count().await.unwrap();
     let body =
         json!({ "topics": ["mails"], "max": MANY, "max_bytes": 16_000_000, "lease": "10m" }).to_string();
     let request = stage.gateway.bytes("POST /v1/reserve", &body);
