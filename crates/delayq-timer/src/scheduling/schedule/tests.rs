@@ -324,8 +324,8 @@ fn what_the_former_node_of_a_shard_answers_late_is_not_taken_for_its_new_one() {
             true => schedule.failed((NODE, shard(0)), now),
             false => schedule.answered((NODE, shard(0)), answer(None, false, 100), now),
         };
-        schedule.returned(NODE, Pipeline::Light);
         assert_eq!(counts, None);
+        schedule.returned(NODE, Pipeline::Light);
         assert_eq!(rounds(&mut schedule, now, 200), [], "the new node has not answered");
         assert!(schedule.answered((other, shard(0)), answer(Some(300), false, 100), now).is_some());
         schedule.returned(other, Pipeline::Light);
