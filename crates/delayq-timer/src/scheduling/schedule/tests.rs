@@ -324,11 +324,11 @@ fn what_the_former_node_of_a_shard_answers_late_is_not_taken_for_its_new_one() {
         assert_eq!(rounds(&mut schedule, now, 100), [Round { node: other, ..light(&[0], 128) }]);
         schedule.wake(shard(0), ms(150));
         let counts = match fails {
-            true => schedule.failed((NODE, shard(0)), now),
-            false => schedule.answered((NODE, shard(0)), answer(None, false, 100), now),
+            true => schedule.failed((NODE, shard(0)), now).is_some(),
+            false => schedule.answered((NODE, shard(0)), answer(None, false, 100), now).is_some(),
         };
         schedule.returned(NODE, Pipeline::Light);
-        assert_eq!(counts, None);
+        assert!(!counts);
         assert_eq!(rounds(&mut schedule, now, 200), [], "the new node has not answered");
         assert!(schedule.answered((other, shard(0)), answer(Some(300), false, 100), now).is_some());
         schedule.returned(other, Pipeline::Light);
