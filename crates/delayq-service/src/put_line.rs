@@ -6,13 +6,15 @@
 //! `due` is any time that the command line takes, or milliseconds since the epoch as a number; without one the message is
 //! due at once. `payload` is a string, taken as its text, or any other JSON, taken as it is written; bytes come as
 //! `payload_base64`. `headers` is an object, or an array of `[name, value]` where their order matters or a name comes twice.
+//! `replace` is true for a put that replaces; `again` then says how it meets a pending message: `later`, `sooner` or
+//! `within=<ms>`, and `keep`.
 //! A line of a backup also says what the message was when it was written: `state`, `attempt`, `delivery`, `reason`.
 
 use crate::config::{backoff, backoff_text};
 use crate::when::When;
 use base64::Engine as _;
 use delayq::admin::Listed;
-use delayq::protocol::Envelope;
+use delayq::protocol::{Again, Envelope, OddAgain};
 use delayq::{Due, Message, MessageId, Topic, UnixMillis};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -41,6 +43,7 @@ struct Line<'l> {
     backoff: Option<String>,
     #[serde(default)]
     replace: bool,
+    again: Option<String>,
     state: Option<String>,
     // What was and does not come back: attempts are counted from scratch.
     #[serde(default, rename = "attempt")]
@@ -72,6 +75,8 @@ struct Written<'l> {
     backoff: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     replace: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    again: Option<String>,
     state: &'static str,
     attempt: u16,
     delivery: u32,
@@ -99,7 +104,7 @@ pub struct Parsed {
 
 /// A stored message as a line, without the end of the line.
 pub fn line_of(listed: &Listed, envelope: &Envelope) -> String {
-    line(&listed.topic, &listed.id, envelope, false)
+    line(&listed.topic, &listed.id, envelope, (false, Again::default()))
 }
 
 /// A message that is still to be put, and has its id, as a line, without the end of the line; `reason` says why it was not.
@@ -107,10 +112,10 @@ pub fn line_of_put(message: &Message, due: UnixMillis, reason: Option<&str>) -> 
     let mut envelope = message.envelope(message.payload.clone(), false);
     (envelope.due, envelope.reason) = (due, reason.map(str::to_owned));
     let id = message.id.as_ref().expect("a message has its id before it is spooled");
-    line(&message.topic, id, &envelope, message.replace)
+    line(&message.topic, id, &envelope, (message.replace, message.again))
 }
 
-fn line(topic: &Topic, id: &MessageId, envelope: &Envelope, replace: bool) -> String {
+fn line(topic: &Topic, id: &MessageId, envelope: &Envelope, (replace, again): (bool, Again)) -> String {
     let bytes = &envelope.payload;
     let (payload, payload_base64) = match std::str::from_utf8(bytes) {
         // A control character takes six bytes as text: a line must not outgrow what is read back.
@@ -132,6 +137,7 @@ fn line(topic: &Topic, id: &MessageId, envelope: &Envelope, replace: bool) -> St
         max_attempts: envelope.max_attempts,
         backoff: envelope.backoff.as_ref().map(backoff_text),
         replace,
+        again: Some(again.to_string()).filter(|again| !again.is_empty()),
         state: envelope.state.word(),
         attempt: envelope.attempt,
         delivery: envelope.delivery,
@@ -206,7 +212,13 @@ fn parse_by(clock: Clock, line: &[u8], topic: Option<&Topic>, past_ok: bool) -> 
     if let Some(text) = line.backoff {
         message = message.backoff(backoff(&text).map_err(|fault| format!("backoff: {fault}"))?);
     }
-    let message = if line.replace { message.replace() } else { message };
+    message.replace = line.replace;
+    if let Some(text) = line.again {
+        message.again = text.parse().map_err(|fault: OddAgain| format!("again: {fault}"))?;
+        if !message.replace {
+            return Err("again: needs replace".to_owned());
+        }
+    }
     Ok(Parsed { message, dead: line.state.as_deref() == Some(DEAD) })
 }
 

@@ -56,6 +56,18 @@ pub struct Put {
     /// Replace a message with the same id
     #[arg(long, conflicts_with = "from")]
     replace: bool,
+    /// Replace a message with the same id; a pending one is due again at the new time, at most this long after its first put
+    #[arg(long, value_name = "LONGEST", conflicts_with_all = ["from", "only_later", "only_sooner"])]
+    debounce: Option<HumanDuration>,
+    /// Replace a message with the same id; a pending one keeps its due time if that is later
+    #[arg(long, conflicts_with_all = ["from", "only_sooner"])]
+    only_later: bool,
+    /// Replace a message with the same id; a pending one keeps its due time if that is sooner
+    #[arg(long, conflicts_with = "from")]
+    only_sooner: bool,
+    /// Replace a message with the same id; a pending one keeps its payload, headers and options
+    #[arg(long, conflicts_with = "from")]
+    keep_content: bool,
     /// Put many messages from this file, one JSON object per line; - for standard input
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
@@ -152,7 +164,17 @@ impl Put {
                 Due::After(delay) => context.now().await? + delay,
             });
         }
-        Ok(if self.replace { message.replace() } else { message })
+        message.replace = self.replace;
+        if let Some(longest) = self.debounce {
+            message = message.debounce(*longest);
+        }
+        if self.only_later {
+            message = message.only_later();
+        }
+        if self.only_sooner {
+            message = message.only_sooner();
+        }
+        Ok(if self.keep_content { message.keep_content() } else { message })
     }
 }
 
@@ -210,6 +232,12 @@ fn sentence(answer: &Answer) -> String {
     match &answer.outcome {
         PutOutcome::Stored(due) => format!("stored {id}, due {}", time(*due)),
         PutOutcome::Ready(due) => format!("stored {id}, due {}: it is ready", time(*due)),
+        PutOutcome::Again { old, due, .. } if due == old => {
+            format!("{id} was pending, and is due as before, {}", time(*due))
+        }
+        PutOutcome::Again { old, due, .. } => {
+            format!("{id} was pending, due {}, and is due {} now", time(*old), time(*due))
+        }
         PutOutcome::Exists(state, at) => format!("{id} exists: {state}, {}", time(*at)),
         PutOutcome::Conflict(state, at) => {
             format!("{id} is the id of another message: {state}, {}; replace it with --replace", time(*at))
