@@ -297,9 +297,11 @@ mod tests {
             let line = line_of(&listed, &envelope);
             assert!(!line.contains('\n'), "{line}");
             assert_eq!(parse(line.as_bytes(), None, false), Ok(message.clone()), "{line}");
-            let message = message.replace();
-            let line = line_of_put(&message.clone().after(Duration::from_secs(1)), due, Some("conflict"));
-            assert_eq!(parse(line.as_bytes(), None, false), Ok(message), "{line}");
+            let debounced = message.clone().debounce(Duration::from_secs(60)).keep_content();
+            for message in [message.replace(), debounced] {
+                let line = line_of_put(&message.clone().after(Duration::from_secs(1)), due, Some("conflict"));
+                assert_eq!(parse(line.as_bytes(), None, false), Ok(message), "{line}");
+            }
         }
     }
 
@@ -316,6 +318,11 @@ mod tests {
             (br#"{"topic":"t","id":""}"#, "id \"\": it is empty"),
             (br#"{"topic":"t","id":"a\u0000b"}"#, "control character"),
             (br#"{"topic":"t","group":"a\r\n"}"#, "control character"),
+            (br#"{"topic":"t","payload":1,"again":"later"}"#, "again: needs replace"),
+            (
+                br#"{"topic":"t","payload":1,"replace":true,"again":"soon"}"#,
+                "again: \"soon\" is not later, sooner",
+            ),
             (br#"{"topic":"t","due":-1}"#, "due: -1 ms is not between"),
             (br#"{"topic":"t","due":0}"#, "due: 0 ms is not between"),
             (br#"{"topic":"t","due":9007199254740992}"#, "due: 9007199254740992 ms is not between"),

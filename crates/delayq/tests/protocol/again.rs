@@ -3,6 +3,7 @@
 use crate::action::{Action, Item, Reserve};
 use crate::bare_shard::{BareShard, NOW, scripts_with};
 use crate::snapshot::lossy;
+use delayq::UnixMillis;
 use delayq::protocol::{Again, DueRule, Envelope, Verb};
 use delayq_tests::redis_server::RedisServer;
 use std::time::Duration;
@@ -58,7 +59,7 @@ async fn the_bound_of_a_debounce_survives_a_reschedule_and_a_delivery() {
     assert!(lossy(&released[0]).starts_with("delayed"), "{released:?}");
     at(&mut shard, 2500);
     assert_eq!(put(&mut shard, debounce()).await, format!("again delayed {} {}", NOW + 1500, NOW + 3000));
-    assert_eq!(envelope(&mut shard).await.first.map(|first| first.get()), Some(NOW));
+    assert_eq!(envelope(&mut shard).await.first.map(UnixMillis::get), Some(NOW));
 }
 
 #[tokio::test]
