@@ -10,11 +10,14 @@
 --            options   words separated by spaces: replace, tried=<ms since the epoch, on this Redis's clock: start of the
 --                      first try, whose answer was lost>, earlier (the id belongs elsewhere since the deployment
 --                      grew: `moved` if not here), record=<16 hex digits> (a recorded write, which may be repeated:
---                      a repeat of a carried-out write gets the first answer)
+--                      a repeat of a carried-out write gets the first answer); with replace, for a pending message:
+--                      later or sooner (due at the later or the sooner of both times), within=<ms> (due that long
+--                      after its first put at the latest), keep (its content stays)
 --            envelope  see docs/protocol.md; state, gen, due, at, delivery, attempt are filled in here
 -- RETURNS  now_us, then one answer a message: stored | ready | exists <state> <ms> | conflict <state> <ms> |
---          leased | stale | moved (not here: put into the current shard) | refused <why>; <ms> is the due time of a
---          pending message, the end of a finished message
+--          again <state> <old due ms> <due ms> (merged with a pending message) | leased | stale | moved (not here:
+--          put into the current shard) | refused <why>; <ms> is the due time of a pending message, the end of a
+--          finished message
 -- COST     O(log n) a message, n = the topic's messages of that hour
 local registry = redis.pcall('HMGET', KEYS[1], 'layout', 'hold', 'topic:' .. tostring(ARGV[2]))
 local layout, held, no = registry[1], registry[2], registry[3]
@@ -68,7 +71,7 @@ local key_of = base .. 'm:' .. no .. ':'
 max_default, expire_after = policies(no, 'max_attempts', 'expire_after_ms')
 accepted = 0
 
---# include put/options, put/again, put/join, put/check, put/each
+--# include put/options, put/again, put/merge, put/join, put/check, put/each
 
 while at <= last do
   local ok, word = pcall(function()

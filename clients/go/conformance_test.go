@@ -51,6 +51,9 @@ type said struct {
 	MaxAttempts  uint16       `json:"max_attempts"`
 	Backoff      *backoffSaid `json:"backoff"`
 	Replace      bool
+	DebounceMs   int64 `json:"debounce_ms"`
+	Only         DueRule
+	KeepContent  bool  `json:"keep_content"`
 	FirstTriedMs int64 `json:"first_tried_ms"`
 }
 
@@ -360,7 +363,8 @@ func (r *run) message(s said) (Message, error) {
 		}
 	}
 	message := Message{Topic: s.Topic, Payload: payload, Due: After(millisOf(s.AfterMs)), Group: s.Group,
-		Headers: headersOf(s.Headers), MaxAttempts: s.MaxAttempts, Backoff: s.Backoff.backoff(), Replace: s.Replace, PastOK: true}
+		Headers: headersOf(s.Headers), MaxAttempts: s.MaxAttempts, Backoff: s.Backoff.backoff(), Replace: s.Replace, PastOK: true,
+		Debounce: millisOf(s.DebounceMs), Only: s.Only, KeepContent: s.KeepContent}
 	if s.AtMs != nil {
 		message.Due = At(time.UnixMilli(*s.AtMs))
 	}

@@ -137,11 +137,26 @@ type Message struct {
 	Backoff Backoff
 	// Replace replaces a message with the same id, unless the message is leased.
 	Replace bool
+	// Debounce replaces; a pending message is due again at the new time, but at most this long after its first put. 0 for none.
+	Debounce time.Duration
+	// Only replaces; a pending message keeps its due time unless the new time is Later, or Sooner.
+	Only DueRule
+	// KeepContent replaces; a pending message keeps payload, headers and options.
+	KeepContent bool
 	// FirstTried is the local time of the first attempt, for a repeat of a put with an unknown fate.
 	FirstTried time.Time
 	// PastOK accepts times before 2001 or after 9999, most of which are seconds or microseconds mistaken for milliseconds.
 	PastOK bool
 }
+
+// DueRule is Later or Sooner.
+type DueRule string
+
+// The values of Message.Only.
+const (
+	Later  DueRule = "later"
+	Sooner DueRule = "sooner"
+)
 
 // Header is one header of a message. Names may repeat.
 type Header struct{ Name, Value string }
@@ -209,7 +224,7 @@ func (m *Message) item(counts []int, shard int, ahead time.Duration, maxPayload 
 	}
 	envelope, err := m.envelope(!generated(one.name), maxPayload)
 	one.args, one.bytes = append(one.args, m.Due.text(), m.options(ahead), envelope), len(envelope)
-	one.err = first(first(one.err, m.checkTimes()), err)
+	one.err = first(first(first(one.err, m.checkTimes()), m.checkAgain()), err)
 	return one
 }
 
@@ -234,10 +249,30 @@ func (m *Message) checkTimes() (err error) {
 	return err
 }
 
+// checkAgain checks the fields that treat a pending message.
+func (m *Message) checkAgain() error {
+	switch {
+	case m.Debounce != 0 && m.Only != "":
+		return InvalidMessage("Debounce or Only: a pending message has one due time")
+	case m.Only != "" && m.Only != Later && m.Only != Sooner:
+		return InvalidMessage(fmt.Sprintf("Only %.40q: later or sooner", string(m.Only)))
+	}
+	return checkSpan("a debounce", m.Debounce)
+}
+
 // options encodes replacement and first attempt; ahead is the lead of the Redis clock.
 func (m *Message) options(ahead time.Duration) (options string) {
-	if m.Replace {
+	if m.Replace || m.Debounce > 0 || m.Only != "" || m.KeepContent {
 		options = "replace"
+	}
+	if m.Debounce > 0 {
+		options += fmt.Sprintf(" within=%d", wholeMillis(m.Debounce))
+	}
+	if m.Only != "" {
+		options += " " + string(m.Only)
+	}
+	if m.KeepContent {
+		options += " keep"
 	}
 	if !m.FirstTried.IsZero() {
 		options += fmt.Sprintf(" tried=%d", m.FirstTried.Add(ahead).UnixMilli())

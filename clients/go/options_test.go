@@ -209,6 +209,9 @@ func shared(client *Client) map[string]func(value any) error {
 		"put max_attempts": none,
 		"put backoff":      func(value any) error { return put(func(m *Message) { m.Backoff = value.(Backoff) }) },
 		"put replace":      none,
+		"put debounce":     span(func(d time.Duration) error { return put(func(m *Message) { m.Debounce = d }) }),
+		"put only":         text(func(text string) error { return put(func(m *Message) { m.Only = DueRule(text) }) }),
+		"put keep_content": none,
 		"put first_tried":  at(func(at time.Time) error { return put(func(m *Message) { m.ID, m.FirstTried = "go-1", at }) }),
 
 		"cancel topic": text(func(text string) error { return second(client.Cancel(ctx, text, "none", "")) }),
@@ -270,7 +273,7 @@ func shared(client *Client) map[string]func(value any) error {
 }
 
 // unset has the options for which an empty text means that none is given.
-var unset = []string{"put id", "put group", "cancel group", "get group", "reschedule group", "replay group", "shift token"}
+var unset = []string{"put id", "put group", "cancel group", "get group", "reschedule group", "replay group", "shift token", "put only"}
 
 func TestNoOddValueOfAnOptionOfTheProtocolIsTakenForAnother(t *testing.T) {
 	connection := connect(t)

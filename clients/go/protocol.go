@@ -30,6 +30,7 @@ const (
 const (
 	Stored         = "stored"
 	Ready          = "ready"
+	Again          = "again"
 	Exists         = "exists"
 	Conflict       = "conflict"
 	Leased         = "leased"
@@ -53,7 +54,7 @@ const (
 )
 
 // accepted has the words of success; a message that exists may be lost.
-var accepted = []Word{Stored, Ready, Exists, Cancelled, Delayed, Extended, Delivered, Buried, ExpiredMessage}
+var accepted = []Word{Stored, Ready, Again, Exists, Cancelled, Delayed, Extended, Delivered, Buried, ExpiredMessage}
 
 // writes wait as the topic requires, groupWrites as every topic of the shard requires.
 var (
@@ -78,6 +79,7 @@ const (
 	flagDoomed   = 64
 	flagReason   = 128
 	flagRelative = 256
+	flagFirst    = 512
 )
 
 // nameForm has the characters of a kind of name, and the maximum number of bytes.

@@ -84,6 +84,9 @@ func (e *Envelope) read(stored string) (err error) {
 		e.Group = text(1)
 		err = checkName("group", e.Group)
 	}
+	if flags&flagFirst > 0 {
+		take(8)
+	}
 	if flags&flagHeaders > 0 {
 		size := number(2)
 		for end := at + size; at < end; {

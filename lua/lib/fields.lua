@@ -1,9 +1,10 @@
--- The optional fields: hash, expiry in ms, back-off, group, and the offset of the rest.
+-- The optional fields: hash, expiry in ms, back-off, group, the offset of the rest, and the time of the first put.
 local function fields(env, flags)
-  local at, hash, expires, backoff, group = 33, nil, nil, nil, nil
+  local at, hash, expires, backoff, group, first = 33, nil, nil, nil, nil, nil
   if bit.band(flags, HASH) > 0 then hash, at = string.sub(env, at, at + 7), at + 8 end
   if bit.band(flags, EXPIRES) > 0 then expires, at = struct.unpack('>I8', env, at) end
   if bit.band(flags, BACKOFF) > 0 then backoff, at = struct.unpack('Bc0', env, at) end
   if bit.band(flags, GROUP) > 0 then group, at = struct.unpack('Bc0', env, at) end
-  return hash, expires, backoff, group, at
+  if bit.band(flags, FIRST) > 0 then first, at = struct.unpack('>I8', env, at) end
+  return hash, expires, backoff, group, at, first
 end

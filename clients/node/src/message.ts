@@ -1,7 +1,7 @@
 /** A message of a producer, and the encoding of a put. */
 
 import { createHash } from "node:crypto";
-import { dueMs, flagOf, listOf, optionsOf, shown, spanMs, textOf, wholeOf, type Time } from "./arguments.js";
+import { dueMs, flagOf, listOf, optionsOf, shown, spanMs, textOf, wholeOf, wordOf, type Time } from "./arguments.js";
 import { InvalidMessage, name } from "./names.js";
 import { MAX_ATTEMPTS, MAX_DELAY_MS, MAX_DELAYS, MAX_HEADER_BYTES, type Backoff } from "./protocol.js";
 
@@ -24,13 +24,19 @@ export interface Message {
   backoff?: Backoff;
   /** Replaces a message with the same id, unless the message is leased. */
   replace?: boolean;
+  /** Replaces; a pending message is due again at the new time, but at most this long after its first put. */
+  debounceMs?: number;
+  /** Replaces; a pending message keeps its due time unless the new time is later, or sooner. */
+  only?: "later" | "sooner";
+  /** Replaces; a pending message keeps payload, headers and options. */
+  keepContent?: boolean;
   /** Local time of the first attempt, for a repeat of a put with an unknown fate. */
   firstTried?: Time;
   /** Accepts times before 2001 or after 9999, most of which are seconds or microseconds mistaken for milliseconds. */
   pastOk?: boolean;
 }
 
-const FIELDS = "topic payload id at afterMs group headers expires maxAttempts backoff replace firstTried pastOk";
+const FIELDS = "topic payload id at afterMs group headers expires maxAttempts backoff replace debounceMs only keepContent firstTried pastOk";
 
 /** Encodes the due time, and checks payload and times. */
 export function dueOf(message: Message): number | string {
@@ -44,9 +50,18 @@ export function dueOf(message: Message): number | string {
 }
 
 /** Encodes replacement and first attempt; `aheadMs` is the lead of the Redis clock. */
-export function putOptions({ replace, firstTried, pastOk }: Message, aheadMs: number): string {
-  const tried = firstTried === undefined ? "" : ` tried=${dueMs("firstTried", firstTried, pastOk) + aheadMs}`;
-  return (flagOf("replace", replace) ? "replace" : "") + tried;
+export function putOptions(message: Message, aheadMs: number): string {
+  const { replace, firstTried, pastOk } = message;
+  const tried = firstTried === undefined ? [] : [`tried=${dueMs("firstTried", firstTried, pastOk) + aheadMs}`];
+  const again = againOf(message);
+  return [...(flagOf("replace", replace) || again.length > 0 ? ["replace"] : []), ...again, ...tried].join(" ");
+}
+
+function againOf({ debounceMs, only, keepContent }: Message): string[] {
+  if (debounceMs !== undefined && only !== undefined) throw new InvalidMessage("debounceMs and only: a pending message has one due time");
+  const rule = debounceMs === undefined ? [] : [`within=${spanMs("debounceMs", debounceMs, 1)}`];
+  if (only !== undefined) rule.push(wordOf("only", only, ["later", "sooner"]));
+  return flagOf("keepContent", keepContent) ? [...rule, "keep"] : rule;
 }
 
 /** Encodes a put, as specified in docs/protocol.md; scripts fill in state, gen, due, at and the counts. */

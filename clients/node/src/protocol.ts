@@ -22,7 +22,7 @@ export const LAST_MEANT_MS = 253_402_300_799_999;
 
 /** Words of the outcomes by verb; the README explains each. */
 export interface Words {
-  put: "stored" | "ready" | "exists" | "conflict" | "leased" | "stale" | "refused";
+  put: "stored" | "ready" | "again" | "exists" | "conflict" | "leased" | "stale" | "refused";
   cancel: "cancelled" | "leased" | "dead" | "finished" | "unknown" | "failed";
   reschedule: "delayed" | "ready" | "changed" | "leased" | "dead" | "finished" | "unknown" | "refused" | "failed";
   extend: "extended" | "expired" | "failed";
@@ -33,7 +33,7 @@ export interface Words {
 }
 
 /** The words of success; a message that exists may be lost. */
-export const ACCEPTED: readonly string[] = ["stored", "ready", "exists", "cancelled", "delayed", "extended", "delivered", "buried", "expired-message"];
+export const ACCEPTED: readonly string[] = ["stored", "ready", "again", "exists", "cancelled", "delayed", "extended", "delivered", "buried", "expired-message"];
 
 /** Verbs that wait as the topic requires, and verbs that wait as every topic of the shard requires. */
 export const WRITES: readonly string[] = ["cancel", "finish", "put", "reschedule"];
@@ -47,7 +47,7 @@ export type State = (typeof STATES)[number];
 export const LOST: readonly string[] = ["cancelled", "expired", "purged"];
 
 /** Flags of an envelope. */
-export const FLAGS = { HASH: 1, EXPIRES: 2, BACKOFF: 4, GROUP: 8, HEADERS: 16, ZSTD: 32, DOOMED: 64, REASON: 128, RELATIVE: 256 } as const;
+export const FLAGS = { HASH: 1, EXPIRES: 2, BACKOFF: 4, GROUP: 8, HEADERS: 16, ZSTD: 32, DOOMED: 64, REASON: 128, RELATIVE: 256, FIRST: 512 } as const;
 
 /** For each kind of name the class of the characters, and the maximum number of bytes. */
 export const NAMES = {

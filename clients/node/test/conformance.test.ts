@@ -57,6 +57,9 @@ class Run {
       maxAttempts: said.max_attempts,
       backoff: said.backoff && { kind: said.backoff.kind, delaysMs: said.backoff.delays_ms },
       replace: said.replace,
+      debounceMs: said.debounce_ms,
+      only: said.only,
+      keepContent: said.keep_content,
       firstTried: said.first_tried_ms,
     };
   }

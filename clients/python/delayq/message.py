@@ -88,6 +88,12 @@ class Message:
     backoff: Backoff | None = None
     #: Replaces a message with the same id, unless the message is leased.
     replace: bool = False
+    #: Replaces; a pending message is due again at the new time, but at most this long after its first put.
+    debounce: timedelta | None = None
+    #: Replaces; a pending message keeps its due time unless the new time is later, or sooner.
+    only: Literal["later", "sooner"] | None = None
+    #: Replaces; a pending message keeps payload, headers and options.
+    keep_content: bool = False
     #: Local time of the first attempt, for a repeat of a put with an unknown fate.
     first_tried: When | None = None
     #: Accepts ints before 2001 or after 9999.
@@ -131,10 +137,19 @@ class Message:
 
     def options(self, ahead_ms: int) -> str:
         """Encodes replacement and first attempt; `ahead_ms` is the lead of the Redis clock."""
-        replace = "replace" if flag("replace", self.replace) else ""
+        again = self._again()
+        replace = f"replace {again}".strip() if flag("replace", self.replace) or again else ""
         if self.first_tried is None:
             return replace
         return f"{replace} tried={epoch_ms('first_tried', self.first_tried, self.past_ok) + ahead_ms}"
+
+    def _again(self) -> str:
+        if self.debounce is not None and self.only is not None:
+            raise InvalidArgument("give debounce or only: a pending message has one due time")
+        rule = "" if self.only is None else one_of("only", self.only, ("later", "sooner"))
+        if self.debounce is not None:
+            rule = f"within={span_ms('debounce', self.debounce, 1)}"
+        return f"{rule} keep".strip() if flag("keep_content", self.keep_content) else rule
 
     def content_hash(self) -> bytes:
         """Distinguishes a repeat of a put from another message with the same id. The due time is left out."""

@@ -59,9 +59,9 @@ class Outcome:
         word = Word(first)
         if word in (Word.REFUSED, Word.FAILED):
             return cls(word, why=" ".join(words))
-        if len(times) == 2:
-            return cls(word, times[1], times[0])
         state = State(words[0]) if words and not words[0].isdigit() else None
+        if len(times) == 2:
+            return cls(word, times[1], times[0], state)
         return cls(word, times[0] if times else None, state=state)
 
 

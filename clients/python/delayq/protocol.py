@@ -27,6 +27,7 @@ class Word(str, Enum):
 
     STORED = "stored"
     READY = "ready"
+    AGAIN = "again"
     EXISTS = "exists"
     CONFLICT = "conflict"
     LEASED = "leased"
@@ -52,7 +53,7 @@ class Word(str, Enum):
 
 #: The words of success; a message that exists may be lost.
 ACCEPTED = {
-    "stored", "ready", "exists", "cancelled", "delayed", "extended", "delivered", "buried", "expired-message",
+    "stored", "ready", "again", "exists", "cancelled", "delayed", "extended", "delivered", "buried", "expired-message",
 }
 #: Refusals that pass once Redis recovers.
 PASSING = {
@@ -98,6 +99,7 @@ FLAG_ZSTD = 32
 FLAG_DOOMED = 64
 FLAG_REASON = 128
 FLAG_RELATIVE = 256
+FLAG_FIRST = 512
 
 #: For each kind of name the class of the characters, and the maximum number of bytes.
 NAMES = {

@@ -147,6 +147,9 @@ SHARED = {
     "put max_attempts": (lambda c, v: message(max_attempts=v), "max_attempts", False),
     "put backoff": (lambda c, v: message(backoff=v), "backoff", True),
     "put replace": (lambda c, v: message(replace=v), "replace", False),
+    "put debounce": (lambda c, v: message(debounce=v), "debounce", True),
+    "put only": (lambda c, v: message(only=v), "only", True),
+    "put keep_content": (lambda c, v: message(keep_content=v), "keep_content", False),
     "put first_tried": (lambda c, v: message(first_tried=v), "first_tried", True),
     **{
         f"{verb} {option}": (lambda c, v, verb=verb, option=option: named(c, verb, option, v), option, option == "group")

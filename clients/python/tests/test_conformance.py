@@ -77,8 +77,9 @@ class Run:
         for wanted, given in (("at", "at_ms"), ("expires", "expires_ms"), ("first_tried", "first_tried_ms")):
             if given in said:
                 said[wanted] = said.pop(given)
-        if "after_ms" in said:
-            said["after"] = span(said.pop("after_ms"))
+        for wanted, given in (("after", "after_ms"), ("debounce", "debounce_ms")):
+            if given in said:
+                said[wanted] = span(said.pop(given))
         return Message(payload=payload, past_ok=True, **said)
 
     async def step(self, step):

@@ -41,7 +41,9 @@ impl Outcome {
 
 pub(crate) fn of_put(answer: &PutOutcome) -> Outcome {
     match answer {
-        PutOutcome::Stored(_) | PutOutcome::Ready(_) | PutOutcome::Exists(..) => Outcome::Done,
+        PutOutcome::Stored(_) | PutOutcome::Ready(_) | PutOutcome::Again { .. } | PutOutcome::Exists(..) => {
+            Outcome::Done
+        }
         PutOutcome::Conflict(..) => Outcome::Reject("another message has this id".to_owned()),
         PutOutcome::Newer => Outcome::Reject("a message of a later format has this id".to_owned()),
         PutOutcome::Malformed => Outcome::Reject("bytes that are not a message have this id".to_owned()),
@@ -106,7 +108,9 @@ mod tests {
     #[test]
     fn what_is_there_is_done_what_cannot_be_is_rejected_and_an_outage_holds() {
         let at = UnixMillis::new(1);
-        let done = [PutOutcome::Stored(at), PutOutcome::Ready(at), PutOutcome::Exists(State::Cancelled, at)];
+        let again = PutOutcome::Again { state: State::Delayed, old: at, due: at };
+        let done =
+            [PutOutcome::Stored(at), PutOutcome::Ready(at), again, PutOutcome::Exists(State::Cancelled, at)];
         assert!(done.iter().all(|outcome| of_put(outcome) == Outcome::Done));
         let rejected = [
             PutOutcome::Conflict(State::Delayed, at),

@@ -21,7 +21,7 @@ pub const HEAD_BYTES: usize = 32;
 pub const FORMAT: u8 = 1;
 
 /// The flags of an envelope by name.
-pub const FLAGS: [(&str, u16); 9] = [
+pub const FLAGS: [(&str, u16); 10] = [
     ("hash", HASH),
     ("expires", EXPIRES),
     ("backoff", BACKOFF),
@@ -31,6 +31,7 @@ pub const FLAGS: [(&str, u16); 9] = [
     ("doomed", DOOMED),
     ("reason", REASON),
     ("relative", RELATIVE),
+    ("first", FIRST),
 ];
 
 const HASH: u16 = 1;
@@ -42,6 +43,7 @@ const ZSTD: u16 = 32;
 const DOOMED: u16 = 64;
 const REASON: u16 = 128;
 const RELATIVE: u16 = 256;
+const FIRST: u16 = 512;
 
 /// The state of a message; a finished message (the last four) leaves only a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -95,6 +97,8 @@ pub struct Envelope {
     pub backoff: Option<Backoff>,
     /// The group.
     pub group: Option<Group>,
+    /// Time of the first put, if puts again must not wait longer than some time from then on.
+    pub first: Option<UnixMillis>,
     /// The producer's headers.
     pub headers: Vec<(String, String)>,
     /// The stored payload, compressed if `zstd` is set.
@@ -226,6 +230,9 @@ impl Envelope {
         if let Some(group) = &self.group {
             out.short(group.as_str().as_bytes());
         }
+        if let Some(first) = self.first {
+            out.0.extend(first.get().to_be_bytes());
+        }
         if !self.headers.is_empty() {
             out.headers(&self.headers);
         }
@@ -265,6 +272,7 @@ impl Envelope {
             expires: None,
             backoff: None,
             group: None,
+            first: None,
             headers: Vec::new(),
             payload: Vec::new(),
             zstd: flags & ZSTD > 0,
@@ -292,6 +300,9 @@ impl Envelope {
             let group = Group::new(input.short_text()?);
             self.group = Some(group.map_err(|_| EnvelopeError::Malformed("group"))?);
         }
+        if flags & FIRST > 0 {
+            self.first = Some(UnixMillis::new(input.number::<8>()?));
+        }
         if flags & HEADERS > 0 {
             self.headers = input.headers()?;
         }
@@ -313,6 +324,7 @@ impl Envelope {
             | flag(self.doomed, DOOMED)
             | flag(self.relative, RELATIVE)
             | flag(self.reason.is_some(), REASON)
+            | flag(self.first.is_some(), FIRST)
     }
 }
 

@@ -3,6 +3,7 @@
 //! Applications use the crate `delayq`, which adds the connection. This crate implements `docs/protocol.md`, which
 //! specifies the protocol for every client.
 
+pub mod again;
 pub mod backoff;
 pub mod call;
 pub mod codec;

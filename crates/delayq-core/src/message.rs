@@ -1,5 +1,6 @@
 //! A message as its producer creates it.
 
+use crate::again::{Again, DueRule};
 use crate::backoff::Backoff;
 use crate::envelope::{Envelope, State};
 use crate::id::{Group, HEADER_NAME, MessageId, NameError, OwnId, Topic};
@@ -45,6 +46,8 @@ pub struct Message {
     pub backoff: Option<Backoff>,
     /// True to replace a message with the same id.
     pub replace: bool,
+    /// With `replace`: the treatment of a pending message with the same id.
+    pub again: Again,
     /// Time of the first try of a put of unknown fate, on this host's clock.
     pub tried: Option<UnixMillis>,
     /// True if the times are intended, although they look like seconds or microseconds.
@@ -99,6 +102,9 @@ pub enum MessageError {
         /// The group's shard.
         group: ShardId,
     },
+    /// A debounce without a longest wait, or with one beyond every due time.
+    #[error("the longest wait of a debounce is 1 ms to {max} ms", max = UnixMillis::MAX)]
+    LongestWait,
     /// A back-off that is too long, or a list of 0 or more than 32 delays.
     #[error("a back-off is 1 ms to 49 days; a list has 1 to 32 of them")]
     Backoff,
@@ -129,6 +135,7 @@ impl Message {
             max_attempts: 0,
             backoff: None,
             replace: false,
+            again: Again::default(),
             tried: None,
             any_time: false,
             record: None,
@@ -213,6 +220,36 @@ impl Message {
         self
     }
 
+    /// Debounces: a pending message with the same id and group is replaced and due again at the time of this put, but
+    /// at most `longest_wait` after its first put, whatever was rescheduled since. A message put without a debounce
+    /// waits since its last put or reschedule. The answer is *again*, with the due time in force; anything but a pending
+    /// message is treated as by [`Self::replace`].
+    pub fn debounce(mut self, longest_wait: Duration) -> Self {
+        (self.replace, self.again.due) = (true, DueRule::Within(longest_wait));
+        self
+    }
+
+    /// Replaces as [`Self::replace`], but a pending message keeps its due time if that is later. The answer for a
+    /// pending message is *again*.
+    pub fn only_later(mut self) -> Self {
+        (self.replace, self.again.due) = (true, DueRule::Later);
+        self
+    }
+
+    /// Replaces as [`Self::replace`], but a pending message keeps its due time if that is sooner. The answer for a
+    /// pending message is *again*.
+    pub fn only_sooner(mut self) -> Self {
+        (self.replace, self.again.due) = (true, DueRule::Sooner);
+        self
+    }
+
+    /// Replaces as [`Self::replace`], but a pending message keeps its payload, headers and options: only its due time
+    /// changes. The answer for a pending message is *again*.
+    pub fn keep_content(mut self) -> Self {
+        (self.replace, self.again.keep) = (true, true);
+        self
+    }
+
     /// Marks a repeat of a put of unknown fate, first tried at this time on this host's clock. If the message is no
     /// longer known, the topic decides between delivery and *stale* ([`crate::policy::Repeats`]). A replacing put
     /// answers *exists* if the same message has finished since then.
@@ -272,6 +309,9 @@ impl Message {
         if self.backoff.as_ref().is_some_and(|backoff| !backoff.is_valid()) {
             return Err(MessageError::Backoff);
         }
+        if !self.again.is_valid() {
+            return Err(MessageError::LongestWait);
+        }
         Ok(())
     }
 
@@ -292,6 +332,7 @@ impl Message {
             expires: self.expires,
             backoff: self.backoff.clone(),
             group: self.group.clone(),
+            first: None,
             headers: self.headers.clone(),
             payload,
             zstd,

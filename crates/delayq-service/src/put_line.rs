@@ -6,13 +6,15 @@
 //! `due` is any time that the command line takes, or milliseconds since the epoch as a number; without one the message is
 //! due at once. `payload` is a string, taken as its text, or any other JSON, taken as it is written; bytes come as
 //! `payload_base64`. `headers` is an object, or an array of `[name, value]` where their order matters or a name comes twice.
+//! `replace` is true for a put that replaces; `again` then says how it meets a pending message: `later`, `sooner` or
+//! `within=<ms>`, and `keep`.
 //! A line of a backup also says what the message was when it was written: `state`, `attempt`, `delivery`, `reason`.
 
 use crate::config::{backoff, backoff_text};
 use crate::when::When;
 use base64::Engine as _;
 use delayq::admin::Listed;
-use delayq::protocol::Envelope;
+use delayq::protocol::{Again, Envelope, OddAgain};
 use delayq::{Due, Message, MessageId, Topic, UnixMillis};
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -43,6 +45,7 @@ struct PutLine<'l> {
     backoff: Option<String>,
     #[serde(default)]
     replace: bool,
+    again: Option<String>,
     state: Option<String>,
     // What was and does not come back: attempts are counted from scratch.
     #[serde(default, rename = "attempt")]
@@ -74,6 +77,8 @@ struct Written<'l> {
     backoff: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     replace: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    again: Option<String>,
     state: &'static str,
     attempt: u16,
     delivery: u32,
@@ -100,7 +105,7 @@ pub struct Parsed {
 
 /// A stored message as a line, without the end of the line.
 pub fn line_of(listed: &Listed, envelope: &Envelope) -> String {
-    line(&listed.topic, &listed.id, envelope, false)
+    line(&listed.topic, &listed.id, envelope, (false, Again::default()))
 }
 
 /// A message that is still to be put, and has its id, as a line, without the end of the line; `reason` says why it was not.
@@ -108,10 +113,10 @@ pub fn line_of_put(message: &Message, due: UnixMillis, reason: Option<&str>) -> 
     let mut envelope = message.envelope(message.payload.clone(), false);
     (envelope.due, envelope.reason) = (due, reason.map(str::to_owned));
     let id = message.id.as_ref().expect("a message has its id before it is spooled");
-    line(&message.topic, id, &envelope, message.replace)
+    line(&message.topic, id, &envelope, (message.replace, message.again))
 }
 
-fn line(topic: &Topic, id: &MessageId, envelope: &Envelope, replace: bool) -> String {
+fn line(topic: &Topic, id: &MessageId, envelope: &Envelope, (replace, again): (bool, Again)) -> String {
     let bytes = &envelope.payload;
     let (payload, payload_base64) = match std::str::from_utf8(bytes) {
         // A control character takes six bytes as text: a line must not outgrow what is read back.
@@ -133,6 +138,7 @@ fn line(topic: &Topic, id: &MessageId, envelope: &Envelope, replace: bool) -> St
         max_attempts: envelope.max_attempts,
         backoff: envelope.backoff.as_ref().map(backoff_text),
         replace,
+        again: Some(again.to_string()).filter(|again| !again.is_empty()),
         state: envelope.state.word(),
         attempt: envelope.attempt,
         delivery: envelope.delivery,
@@ -210,7 +216,13 @@ fn parse_by(clock: Clock, line: &[u8], topic: Option<&Topic>, past_ok: bool) -> 
     if let Some(text) = line.backoff {
         message = message.backoff(backoff(&text).map_err(|fault| format!("backoff: {fault}"))?);
     }
-    let message = if line.replace { message.replace() } else { message };
+    message.replace = line.replace;
+    if let Some(text) = line.again {
+        message.again = text.parse().map_err(|fault: OddAgain| format!("again: {fault}"))?;
+        if !message.replace {
+            return Err("again: needs replace".to_owned());
+        }
+    }
     Ok(Parsed { message, dead: line.state.as_deref() == Some(DEAD) })
 }
 
@@ -318,9 +330,11 @@ mod tests {
             let line = line_of(&listed, &envelope);
             assert!(!line.contains('\n'), "{line}");
             assert_eq!(parse(line.as_bytes(), None, false), Ok(message.clone()), "{line}");
-            let message = message.replace();
-            let line = line_of_put(&message.clone().after(Duration::from_secs(1)), due, Some("conflict"));
-            assert_eq!(parse(line.as_bytes(), None, false), Ok(message), "{line}");
+            let debounced = message.clone().debounce(Duration::from_secs(60)).keep_content();
+            for message in [message.replace(), debounced] {
+                let line = line_of_put(&message.clone().after(Duration::from_secs(1)), due, Some("conflict"));
+                assert_eq!(parse(line.as_bytes(), None, false), Ok(message), "{line}");
+            }
         }
     }
 
@@ -337,6 +351,11 @@ mod tests {
             (br#"{"topic":"t","id":""}"#, "id \"\": it is empty"),
             (br#"{"topic":"t","id":"a\u0000b"}"#, "control character"),
             (br#"{"topic":"t","group":"a\r\n"}"#, "control character"),
+            (br#"{"topic":"t","payload":1,"again":"later"}"#, "again: needs replace"),
+            (
+                br#"{"topic":"t","payload":1,"replace":true,"again":"soon"}"#,
+                "again: \"soon\" is not later, sooner",
+            ),
             (br#"{"topic":"t","due":-1}"#, "due: -1 ms is not between"),
             (br#"{"topic":"t","due":0}"#, "due: 0 ms is not between"),
             (br#"{"topic":"t","due":9007199254740992}"#, "due: 9007199254740992 ms is not between"),

@@ -4,14 +4,15 @@
 //! 0  1  format: 1 of a message, 2 of a group
 //! 1  4  CRC-32 (IEEE) of all that follows
 //! 5  1  kind: 1 put, 2 cancel, 3 reschedule; 4 cancel_group, 5 shift_group
-//! 6  1  flags: 1 fate unknown, 2 replace, 4 the caller's own time of its first try
+//! 6  1  flags: 1 fate unknown, 2 replace, 4 the caller's own time of its first try, 8 how it meets a pending message
 //! 7  8  when it was tried, ms on this host's clock
 //! 15    of a message: [8 the caller's time of its first try], topic, id, group (each 1 byte of length), then by kind:
-//!       put: due, envelope · reschedule: 1 to, 2 to if due, 3 by; due or difference; expected, ms
+//!       put: [how it meets a pending message, in the words of a put's options (1 byte of length)], due, envelope · reschedule: 1 to, 2 to if due, 3 by; due or difference; expected, ms
 //!       of a group: the group, topic or nothing (each 1 byte of length), then by kind: shift_group: difference, ms; token, to the end
 //! ```
 //! All numbers are big-endian; a due time is 1 byte (0 at, 1 after) and 8 bytes of ms.
 
+use delayq_core::again::Again;
 use delayq_core::envelope::Envelope;
 use delayq_core::fate::Fate;
 use delayq_core::id::{Group, MessageId, Topic};
@@ -29,6 +30,7 @@ const OF_GROUP: u8 = 2;
 const UNKNOWN: u8 = 1;
 const REPLACE: u8 = 2;
 const FIRST_TRIED: u8 = 4;
+const AGAIN: u8 = 8;
 
 /// Why bytes cannot be read as a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -84,13 +86,14 @@ pub(crate) fn encode_group(record: &GroupRecord, out: &mut Vec<u8>) {
 pub(crate) fn encode_message(record: &SpoolRecord, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend([OF_MESSAGE, 0, 0, 0, 0]);
-    let (kind, replace, first) = match &record.action {
-        SpoolAction::Put(message) => (1, message.replace, message.tried),
-        SpoolAction::Cancel => (2, false, None),
-        SpoolAction::Reschedule(_) => (3, false, None),
+    let (kind, replace, again, first) = match &record.action {
+        SpoolAction::Put(message) => (1, message.replace, message.again, message.tried),
+        SpoolAction::Cancel => (2, false, Again::default(), None),
+        SpoolAction::Reschedule(_) => (3, false, Again::default(), None),
     };
     let flag = |is: bool, flag: u8| if is { flag } else { 0 };
-    let flags = flag(record.fate == Fate::Unknown, UNKNOWN) | flag(replace, REPLACE);
+    let flags =
+        flag(record.fate == Fate::Unknown, UNKNOWN) | flag(replace, REPLACE) | flag(!again.is_plain(), AGAIN);
     out.extend([kind, flags | flag(first.is_some(), FIRST_TRIED)]);
     out.extend(record.tried_at.get().to_be_bytes());
     out.extend(first.into_iter().flat_map(|first| first.get().to_be_bytes()));
@@ -101,6 +104,9 @@ pub(crate) fn encode_message(record: &SpoolRecord, out: &mut Vec<u8>) {
     match &record.action {
         SpoolAction::Cancel => {}
         SpoolAction::Put(message) => {
+            if !again.is_plain() {
+                push_name(out, again.to_string().as_bytes());
+            }
             push_due(out, message.due);
             message.envelope(Vec::new(), false).encode_to(out);
             out.extend(&message.payload);
@@ -202,6 +208,16 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Only as it is written: for a replacing put, and never without a word.
+    fn again(&mut self) -> Result<Again, RecordError> {
+        let text = self.text()?;
+        let again: Again = text.parse().map_err(|_| RecordError::Malformed("again"))?;
+        if again.is_plain() || again.to_string() != text {
+            return Err(RecordError::Malformed("again"));
+        }
+        Ok(again)
+    }
+
     fn change(&mut self) -> Result<Reschedule, RecordError> {
         match self.byte()? {
             1 => Ok(Reschedule::To(self.due()?)),
@@ -224,7 +240,7 @@ impl<'a> Reader<'a> {
         let group = group.map_err(|_| RecordError::Malformed("group"))?;
         let target = Target { id, group };
         let action = match kind {
-            1 => SpoolAction::Put(self.message(&topic, &target, flags & REPLACE > 0, first)?.into()),
+            1 => SpoolAction::Put(self.message(&topic, &target, flags, first)?.into()),
             2 => SpoolAction::Cancel,
             3 => SpoolAction::Reschedule(self.change()?),
             _ => return Err(RecordError::Malformed("kind")),
@@ -254,9 +270,10 @@ impl<'a> Reader<'a> {
         &mut self,
         topic: &Topic,
         target: &Target,
-        replace: bool,
+        flags: u8,
         tried: Option<UnixMillis>,
     ) -> Result<Message, RecordError> {
+        let again = if flags & AGAIN > 0 { self.again()? } else { Again::default() };
         let due = self.due()?;
         let envelope = Envelope::decode(self.0).map_err(|_| RecordError::Malformed("envelope"))?;
         let Envelope { payload, headers, expires, max_attempts, backoff, .. } = envelope;
@@ -264,7 +281,7 @@ impl<'a> Reader<'a> {
         let mut message = Message::new(topic.clone(), payload).due(due);
         (message.id, message.group, message.headers) = (id, group, headers);
         (message.expires, message.max_attempts, message.backoff) = (expires, max_attempts, backoff);
-        (message.replace, message.tried) = (replace, tried);
+        (message.replace, message.again, message.tried) = (flags & REPLACE > 0, again, tried);
         Ok(message)
     }
 }
@@ -274,6 +291,7 @@ mod tests {
     mod hostile;
 
     use super::*;
+    use delayq_core::again::DueRule;
     use delayq_core::backoff::Backoff;
     use delayq_core::shard::ShardId;
     use proptest::prelude::*;
@@ -304,6 +322,12 @@ mod tests {
         ]
     }
 
+    fn again() -> impl Strategy<Value = Again> {
+        let within = (1_u64..1 << 53).prop_map(|ms| DueRule::Within(Duration::from_millis(ms)));
+        let due = prop_oneof![Just(DueRule::New), Just(DueRule::Later), Just(DueRule::Sooner), within];
+        (due, any::<bool>()).prop_map(|(due, keep)| Again { due, keep })
+    }
+
     prop_compose! {
         fn message()(
             id in id(), due in due(), payload in proptest::collection::vec(any::<u8>(), 0..300),
@@ -311,14 +335,14 @@ mod tests {
             headers in proptest::collection::vec(("[!-~]{1,20}", "[ -~é]{0,40}"), 0..5),
             expires in proptest::option::of(1_u64..1 << 53), max_attempts in any::<u16>(),
             backoff in proptest::option::of(backoff()), replace in any::<bool>(),
-            tried in proptest::option::of(any::<u64>()),
+            tried in proptest::option::of(any::<u64>()), again in again(),
         ) -> Message {
             let mut message = Message::new(Topic::new("tenant/orders").unwrap(), payload).with_id(id).due(due);
             message.group = group.map(|group| Group::new(group).unwrap());
             message.headers = headers;
             message.expires = expires.map(UnixMillis::new);
             (message.max_attempts, message.backoff, message.replace) = (max_attempts, backoff, replace);
-            message.tried = tried.map(UnixMillis::new);
+            (message.tried, message.again) = (tried.map(UnixMillis::new), again);
             message
         }
     }

@@ -1,9 +1,10 @@
 -- put/each: puts one message.
 --
--- NEEDS    accepted, base, bucket_add, bucket_check, bucket_of, byte, call, check_fields, displace, due, due_of,
---          earlier, expire_after, fields, gen, held, is_new, is_stale, join_indexes, key_of, largest, max_default,
---          misnamed, must_be, no, note, now, push_ready, ready_stamp, record, sub, taken, topic, topic_open, tried,
---          DEAD, DOOMED, EXPIRES, FORMAT, HASH, HEAD, INDEXED, LAST_MS, PENDING, RELATIVE
+-- NEEDS    accepted, again, base, bucket_add, bucket_check, bucket_of, byte, call, check_fields, displace, due, due_of,
+--          earlier, expire_after, fields, gen, held, is_new, is_stale, join_indexes, keep, key_of, largest,
+--          max_default, merge, misnamed, must_be, no, note, now, pending_at, push_ready, ready_stamp, record, rule,
+--          sub, taken, topic, topic_open, tried, DEAD, DOOMED, EXPIRES, FORMAT, HASH, HEAD, INDEXED, LAST_MS, PENDING,
+--          RELATIVE
 -- CHANGES  accepted, due, is_new, largest
 -- GIVES    put
 
@@ -21,6 +22,12 @@ local function put(id, text, env)
   if flags > HASH or flags == HASH and #env < 40 then check_fields(env, flags) end
   high, low = byte(env, 31, 32)
   local max = high + low > 0 and high * 256 + low or max_default
+  local pending, answer, old
+  if rule or keep then
+    pending = found and pending_at(id)
+    answer, max, env, flags = merge(pending, env, flags, max)
+    if answer then return answer end
+  end
 
   local expires, group
   -- An expiry past the last time never comes.
@@ -45,7 +52,6 @@ local function put(id, text, env)
   local direct = due <= now and not held
   if direct then must_be('list', 'r:' .. no) else bucket_check(no, due) end
 
-  local answer, old
   if found then
     answer, old = taken(id, flags, env)
     if answer then return answer end
@@ -70,5 +76,6 @@ local function put(id, text, env)
   -- The message is stored: leftovers of its predecessor are stale.
   if old then pcall(displace, old, expires, group) end
   note(no, id, 'put %.0f %s', due, direct and 'ready' or 'stored')
+  if pending then return again(direct and 'ready' or 'delayed', pending) end
   return direct and 'ready' or 'stored'
 end

@@ -8,4 +8,6 @@ local HASH, EXPIRES, BACKOFF, GROUP, HEADERS, ZSTD, DOOMED, REASON = 1, 2, 4, 8,
 -- REASON is set in answers only: the reason of a stored dead letter has a key of its own.
 -- The expiry is the topic's, a fixed time after the due time: a reschedule moves it.
 local RELATIVE = 256
+-- The time of the first put, for puts again that must not wait longer.
+local FIRST = 512
 local INDEXED = EXPIRES + GROUP

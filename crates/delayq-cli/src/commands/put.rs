@@ -58,6 +58,18 @@ pub struct Put {
     /// Replace a message with the same id
     #[arg(long, conflicts_with = "from")]
     replace: bool,
+    /// Replace a message with the same id; a pending one is due again at the new time, at most this long after its first put
+    #[arg(long, value_name = "LONGEST", conflicts_with_all = ["from", "only_later", "only_sooner"])]
+    debounce: Option<HumanDuration>,
+    /// Replace a message with the same id; a pending one keeps its due time if that is later
+    #[arg(long, conflicts_with_all = ["from", "only_sooner"])]
+    only_later: bool,
+    /// Replace a message with the same id; a pending one keeps its due time if that is sooner
+    #[arg(long, conflicts_with = "from")]
+    only_sooner: bool,
+    /// Replace a message with the same id; a pending one keeps its payload, headers and options
+    #[arg(long, conflicts_with = "from")]
+    keep_content: bool,
     /// Put many messages from this file, one JSON object per line; - for standard input
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
@@ -154,7 +166,17 @@ impl Put {
                 Due::After(delay) => context.now().await? + delay,
             });
         }
-        Ok(if self.replace { message.replace() } else { message })
+        message.replace = self.replace;
+        if let Some(longest) = self.debounce {
+            message = message.debounce(*longest);
+        }
+        if self.only_later {
+            message = message.only_later();
+        }
+        if self.only_sooner {
+            message = message.only_sooner();
+        }
+        Ok(if self.keep_content { message.keep_content() } else { message })
     }
 }
 

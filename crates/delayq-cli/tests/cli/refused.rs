@@ -131,6 +131,31 @@ async fn the_same_id_with_another_body_is_a_conflict() {
 }
 
 #[tokio::test]
+async fn a_put_again_moves_a_pending_message_by_its_rule_and_within_its_bound() {
+    let redis = deployment().await;
+    let put = async |payload: &str, after: &str, how: &[&str]| {
+        let put = ["put", "t", payload, "--id", "a", "--in", after];
+        done(&redis, &[&put[..], how].concat()).await
+    };
+    let payload = async || done(&redis, &["get", "t", "a", "--payload"]).await;
+    assert!(put("one", "1h", &["--debounce", "2h"]).await.starts_with("stored a, due "));
+    let moved = put("two", "90m", &["--debounce", "2h"]).await;
+    assert!(moved.starts_with("a was pending, due ") && moved.contains(", and is due "), "{moved}");
+    assert_eq!(payload().await, "two");
+    assert!(put("three", "1h", &["--only-later", "--keep-content"]).await.contains("is due as before, "));
+    assert_eq!(payload().await, "two");
+    assert!(put("four", "2h", &["--only-sooner"]).await.contains("is due as before, "));
+    assert_eq!(payload().await, "four");
+    put("five", "9h", &["--debounce", "2h"]).await;
+    let late =
+        done(&redis, &["put", "t", "six", "--id", "a", "--in", "8h", "--debounce", "2h", "--json"]).await;
+    let late: serde_json::Value = serde_json::from_str(&late).unwrap();
+    assert_eq!((&late["outcome"], &late["state"]), (&"again".into(), &"delayed".into()));
+    assert_eq!(late["due_ms"], late["old_due_ms"], "both are the bound");
+    assert!(done(&redis, &["audit"]).await.contains("balance"));
+}
+
+#[tokio::test]
 async fn names_that_try_to_forge_keys_are_plain_names() {
     let redis = deployment().await;
     let ids = ["a/b", "{dq:1}:meta", "m:1:a", "~~tilde", "😀", "a:b:c", " "];

@@ -192,9 +192,11 @@ async fn put(producer: &Producer, messages: Vec<Message>, found: &mut Reconciled
     for answer in producer.put_many(messages).await {
         match answer.map_err(|error| unusable(error.error))?.outcome {
             PutOutcome::Stored(_) | PutOutcome::Ready(_) => found.put += 1,
-            PutOutcome::Exists(..) | PutOutcome::Conflict(..) | PutOutcome::Leased | PutOutcome::Newer => {
-                found.known += 1;
-            }
+            PutOutcome::Again { .. }
+            | PutOutcome::Exists(..)
+            | PutOutcome::Conflict(..)
+            | PutOutcome::Leased
+            | PutOutcome::Newer => found.known += 1,
             PutOutcome::Stale | PutOutcome::Malformed | PutOutcome::Refused(_) | PutOutcome::Spooled => {
                 found.refused += 1;
             }

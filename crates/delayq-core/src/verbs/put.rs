@@ -18,6 +18,15 @@ pub enum PutOutcome {
     Stored(UnixMillis),
     /// Stored and already due, so ready.
     Ready(UnixMillis),
+    /// Merged with a pending message, as [`Message::debounce`] and its kind ask for.
+    Again {
+        /// The state: delayed or ready.
+        state: State,
+        /// The due time before.
+        old: UnixMillis,
+        /// The due time in force.
+        due: UnixMillis,
+    },
     /// The same message already exists from an earlier try, or has finished with this outcome: nothing was stored. The
     /// time is the due time, or the time of the finish.
     Exists(State, UnixMillis),
@@ -68,6 +77,7 @@ impl PutOutcome {
         match self {
             Self::Stored(_) => "stored",
             Self::Ready(_) => "ready",
+            Self::Again { .. } => "again",
             Self::Exists(..) => "exists",
             Self::Conflict(..) | Self::Newer | Self::Malformed => "conflict",
             Self::Leased => "leased",
@@ -118,6 +128,9 @@ fn options(item: &PutItem<'_>) -> String {
     }
     if message.replace {
         options.push_str("replace ");
+        if !message.again.is_plain() {
+            options.push_str(&format!("{} ", message.again));
+        }
     }
     if let Some(began) = first_try {
         options.push_str(&format!("tried={began} "));
@@ -142,6 +155,14 @@ fn outcome(message: &Message, now: UnixMillis, reply: &mut Reply) -> Result<Opti
         "leased" => PutOutcome::Leased,
         "stale" => PutOutcome::Stale,
         "refused" => PutOutcome::Refused(words.rest().to_owned()),
+        "again" => {
+            let state = State::from_word(words.word());
+            let (old, due) = (words.number(), words.number());
+            let (Some(state), Some(old), Some(due)) = (state, old, due) else {
+                return Err(reply.nonsense(&text));
+            };
+            PutOutcome::Again { state, old: UnixMillis::new(old), due: UnixMillis::new(due) }
+        }
         word @ ("exists" | "conflict") => {
             let state = words.word();
             let time = UnixMillis::new(words.number().unwrap_or(0));

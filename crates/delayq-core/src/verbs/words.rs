@@ -39,6 +39,7 @@ pub const WORDS: [(Verb, &[Word]); 8] = [
         &[
             yes("stored", "the message is stored"),
             yes("ready", "the message is stored, and due"),
+            yes("again", "the put was merged with the pending message; the answer says when that is due"),
             yes("exists", "the same message is known; not accepted if cancelled, expired or purged"),
             no("conflict", "another message has this id"),
             no("leased", "a holder has the message that the put would replace"),

@@ -107,6 +107,10 @@ fn of_put(reply: Answer) -> Value {
     match outcome {
         PutOutcome::Stored(_) => json!({"word": "stored", "accepted": accepted}),
         PutOutcome::Ready(_) => json!({"word": "ready", "accepted": accepted}),
+        PutOutcome::Again { state, old, due } => {
+            let state = state.word();
+            json!({"word": "again", "accepted": accepted, "state": state, "old_ms": ms(old), "time_ms": ms(due)})
+        }
         PutOutcome::Exists(state, at) => {
             json!({"word": "exists", "accepted": accepted, "state": state.word(), "time_ms": ms(at)})
         }

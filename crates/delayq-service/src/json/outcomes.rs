@@ -11,6 +11,7 @@ pub const fn put_word(outcome: &PutOutcome) -> &'static str {
     match outcome {
         PutOutcome::Stored(_) => "stored",
         PutOutcome::Ready(_) => "ready",
+        PutOutcome::Again { .. } => "again",
         PutOutcome::Exists(..) => "exists",
         PutOutcome::Conflict(..) | PutOutcome::Newer | PutOutcome::Malformed => "conflict",
         PutOutcome::Leased => "leased",
@@ -26,6 +27,11 @@ pub fn put(reference: &Reference, outcome: &PutOutcome) -> Value {
     let mut value = json!({ "outcome": put_word(outcome), "id": reference.id, "shard": reference.shard });
     match outcome {
         PutOutcome::Stored(due) | PutOutcome::Ready(due) => add_time(&mut value, "due", Some(*due)),
+        PutOutcome::Again { state, old, due } => {
+            value["state"] = state.word().into();
+            add_time(&mut value, "due", Some(*due));
+            add_time(&mut value, "old_due", Some(*old));
+        }
         PutOutcome::Exists(state, at) | PutOutcome::Conflict(state, at) => {
             value["state"] = state.word().into();
             add_time(&mut value, "since", Some(*at));

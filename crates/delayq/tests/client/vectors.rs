@@ -73,6 +73,7 @@ fn envelope(said: &Value) -> Envelope {
         expires: said["expires_ms"].as_u64().map(UnixMillis::new),
         backoff: backoff(&said["backoff"]),
         group: said["group"].as_str().map(|group| Group::new(group).unwrap()),
+        first: said["first_ms"].as_u64().map(UnixMillis::new),
         headers: headers(&said["headers"]),
         payload: bytes(&said["payload"]),
         zstd: said["zstd"].as_bool().unwrap(),

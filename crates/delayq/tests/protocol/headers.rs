@@ -12,7 +12,7 @@ macro_rules! binding {
 const WORDS: [(Verb, &[&str], &str); 22] = [
     (
         Verb::Put,
-        &["stored", "ready", "exists", "conflict", "leased", "stale", "moved", "refused"],
+        &["stored", "ready", "again", "exists", "conflict", "leased", "stale", "moved", "refused"],
         binding!("put"),
     ),
     (Verb::Cancel, &["cancelled", "leased", "dead", "finished", "unknown", "failed"], binding!("cancel")),

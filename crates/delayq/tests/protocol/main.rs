@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
 mod action;
+mod again;
 mod arguments;
 mod bare_shard;
 mod bindings;

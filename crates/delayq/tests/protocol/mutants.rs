@@ -38,7 +38,7 @@ fn known(written: &str, what: &str) -> Option<u64> {
 }
 
 /// Name of the fault, file, text, replacement.
-const MUTANTS: [(&str, &str, &str, &str); 101] = [
+const MUTANTS: [(&str, &str, &str, &str); 108] = [
     ("a finish is missing from the history", "lib/finish", "  note(m.no, m.id, outcome)\n", ""),
     ("a ready message is missing from the history", "lib/pump/move", "if any_history then", "if false then"),
     (
@@ -191,6 +191,23 @@ const MUTANTS: [(&str, &str, &str, &str); 101] = [
     ("put takes the same id twice", "lib/put/each", "if answer then return answer end", ""),
     ("put takes the same id twice in a call", "lib/put/plain", "if met and met[key] or", "if"),
     ("put takes a plain id twice", "lib/put/plain", "not free and call('EXISTS', key) == 1", "false"),
+    (
+        "a debounce waits longer than it may",
+        "lib/put/merge",
+        "math.min(due, first + longest_wait) or due",
+        "due or due",
+    ),
+    ("a debounce counts from now", "lib/put/merge", "local first = had or rule", "local first = rule"),
+    ("a debounce does not note the first put", "lib/put/merge", "rule == 'within' and now or nil", "nil"),
+    ("a put that moves only later moves sooner", "lib/put/merge", "math.max(due, old.due)", "due"),
+    ("a put that moves only sooner moves later", "lib/put/merge", "math.min(due, old.due)", "due"),
+    ("a put again keeps no content", "lib/put/merge", "env, flags = stored_content(old)", "do end"),
+    (
+        "a put again keeps an expiry of its topic",
+        "lib/put/merge",
+        "if bit.band(flags, RELATIVE) == 0 then return env, flags end",
+        "do return env, flags end",
+    ),
     ("finish leaves no marker", "lib/finish", "end_marker(m, remember)", "do end"),
     ("a nearer due time wakes nobody", "lib/wake", "if nearest then", "if false then"),
     (

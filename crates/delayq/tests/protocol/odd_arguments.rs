@@ -7,7 +7,7 @@ use delayq::protocol::Verb;
 use delayq_tests::redis_server::{RedisServer, SharedRedis};
 
 /// Calls of each script with arguments besides the layout, without scripts that create or move a shard.
-const CALLS: [(Verb, &[&str]); 39] = [
+const CALLS: [(Verb, &[&str]); 40] = [
     (Verb::Ack, &["1:a\0\0\0\x02"]),
     (Verb::Audit, &["m:1:a"]),
     (Verb::AuditIndex, &["10", "leases", "", "", "all"]),
@@ -39,6 +39,7 @@ const CALLS: [(Verb, &[&str]); 39] = [
     (Verb::Purge, &["odd", "ready", "0", "9", "", "10"]),
     (Verb::Put, &["odd", "a", "1763697600000", "", ENVELOPE]),
     (Verb::Put, &["odd", "b", "+5", "replace tried=1", ENVELOPE]),
+    (Verb::Put, &["odd", "b", "+5", "replace within=1000 keep", ENVELOPE]),
     (Verb::Recount, &["odd", "look", "", "0", "0"]),
     (Verb::Release, &["1:a\0\0\0\x02", "0", "keep", "why"]),
     (Verb::Repair, &["no_lease", "m", "1:a"]),

@@ -145,11 +145,21 @@ async fn a_put_with_an_option_that_is_invalid_is_refused_and_its_neighbours_are_
     let items = vec![Item::new(b"a", NOW), Item::new(b"b", NOW)];
     let put = Action::Put { topic: "t".into(), items };
     let mut args = put.args();
-    for option in ["tried=soon", "again=1", "replaced"] {
+    for option in ["tried=soon", "again=1", "replaced", "within=0", "within=later", "within"] {
         args[3] = format!("replace {option}").into_bytes();
         let words = shard.call(Verb::Put, &args).await.unwrap();
         assert_eq!(lossy(&words[1]), format!("refused option {option}"));
         assert!(["ready", "exists ready"].iter().any(|word| lossy(&words[2]).starts_with(word)));
+    }
+    for (options, named) in [
+        ("replace later sooner", "sooner"),
+        ("replace within=9 within=9", "within=9"),
+        ("keep", "keep without replace"),
+        ("later keep", "later without replace"),
+    ] {
+        args[3] = options.into();
+        let words = shard.call(Verb::Put, &args).await.unwrap();
+        assert_eq!(lossy(&words[1]), format!("refused option {named}"));
     }
 }
 

@@ -8,10 +8,11 @@ use crate::action::{Action, GiveBack, Item, Promote, Purge, Reserve};
 use crate::bare_shard::{BareShard, NOW};
 use crate::lab::in_g;
 use crate::snapshot::{Name, Snapshot, lossy};
-use delayq::protocol::{Scripts, Verb};
+use delayq::protocol::{Again, DueRule, Scripts, Verb};
 use delayq_tests::redis_server::RedisServer;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 const HOUR_MS: u64 = 3_600_000;
 const FAR_MS: u64 = 1000 * 24 * HOUR_MS;
@@ -265,6 +266,13 @@ fn cases() -> Vec<Case> {
             Action::Put { topic: "a".into(), items: items.to_vec() }
         }
     };
+    let merging = |id: &'static str| {
+        move |_: &Lab| {
+            let again = Again { due: DueRule::Within(Duration::from_millis(900)), keep: true };
+            let items = two(id, NOW + 800).map(|item| Item { replace: true, again, content: 1, ..item });
+            Action::Put { topic: "a".into(), items: items.to_vec() }
+        }
+    };
     let mut cases = vec![
         case("put delayed", move |_| put(two("new", NOW + 800).to_vec())),
         case("put ready", move |_| put(two("new", NOW).to_vec())),
@@ -323,6 +331,10 @@ fn cases() -> Vec<Case> {
             .map(|(id, name)| case(name, replacing(id))),
     );
     cases.push(case("put over a marker", replacing("over")));
+    cases.extend(
+        [("soon", "debounce delayed"), ("ready", "debounce ready"), ("dead", "debounce dead")]
+            .map(|(id, name)| case(name, merging(id))),
+    );
     cases.extend(
         [("soon", "cancel delayed"), ("ready", "cancel ready"), ("leased", "cancel leased")]
             .map(|(id, name)| case(name, move |_| Action::Cancel { topic: "a".into(), ids: ids(id) })),

@@ -8,6 +8,12 @@ pub(super) fn sentence(answer: &Answer) -> String {
     match &answer.outcome {
         PutOutcome::Stored(due) => format!("stored {id}, due {}", time(*due)),
         PutOutcome::Ready(due) => format!("stored {id}, due {}: it is ready", time(*due)),
+        PutOutcome::Again { old, due, .. } if due == old => {
+            format!("{id} was pending, and is due as before, {}", time(*due))
+        }
+        PutOutcome::Again { old, due, .. } => {
+            format!("{id} was pending, due {}, and is due {} now", time(*old), time(*due))
+        }
         PutOutcome::Exists(state, at) => format!("{id} exists: {state}, {}", time(*at)),
         PutOutcome::Conflict(state, at) => {
             format!("{id} is the id of another message: {state}, {}; replace it with --replace", time(*at))

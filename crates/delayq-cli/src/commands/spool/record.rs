@@ -140,6 +140,8 @@ pub(in crate::commands) fn fields_of_message(fields: &mut Vec<(&'static str, Str
             fields.push(("due", time(due_at(message.due, record.tried_at))));
             fields.extend(message.expires.map(|at| ("expires", time(at))));
             fields.extend(message.replace.then(|| ("replaces", "a message with its id".to_owned())));
+            let again = Some(message.again).filter(|again| !again.is_plain());
+            fields.extend(again.map(|again| ("again", again.to_string())));
             let headers = message.headers.iter().map(|(name, value)| ("header", format!("{name}={value}")));
             fields.extend(headers);
             fields.push(("payload", shown(&message.payload)));
@@ -164,6 +166,7 @@ fn put(value: &mut Value, message: &Message, tried_at: UnixMillis) {
     add_time(value, "due", Some(due_at(message.due, tried_at)));
     add_time(value, "expires", message.expires);
     value["replace"] = message.replace.into();
+    value["again"] = message.again.to_string().into();
     value["max_attempts"] = message.max_attempts.into();
     value["headers"] = message.headers.iter().map(|(name, value)| json!([name, value])).collect();
     value["payload_bytes"] = message.payload.len().into();

@@ -46,6 +46,8 @@ pub(super) fn options() -> Vec<Opt> {
             let (least, most, words): (_, _, &[&str]) = match kind {
                 "span" => (Some(0), Some(MAX_SPAN_MS), &[]),
                 "lease" => (Some(1), Some(MAX_LEASE_MS), &[]),
+                "longest wait" => (Some(1), Some(MAX_SPAN_MS), &[]),
+                "rule" => (None, None, &["later", "sooner"]),
                 "attempts" => (Some(0), Some(u16::MAX.into()), &[]),
                 "count" => (Some(1), Some(MAX_IDS_A_CALL as u64), &[]),
                 "state listed" => (None, None, &["delayed", "ready", "leased", "dead"]),
@@ -53,7 +55,8 @@ pub(super) fn options() -> Vec<Opt> {
                 _ => (None, None, &[]),
             };
             let kind = match kind {
-                "lease" => "span",
+                "lease" | "longest wait" => "span",
+                "rule" => "word",
                 "attempts" => "count",
                 kind if kind.starts_with("state") => "word",
                 kind => kind,
@@ -83,6 +86,9 @@ const CALLS: &[(&str, &[(&str, &str)])] = &[
             ("max_attempts", "attempts"),
             ("backoff", "backoff"),
             ("replace", "flag"),
+            ("debounce", "longest wait"),
+            ("only", "rule"),
+            ("keep_content", "flag"),
             ("first_tried", "time"),
         ],
     ),

@@ -26,6 +26,7 @@ fn records() -> Vec<Vec<u8>> {
     let change = |change| SpoolRecord::reschedule(&put.topic, &put.target, change, now);
     let records = [
         put.clone(),
+        SpoolRecord::put(&message.debounce(Duration::from_secs(90)).keep_content(), Fate::Unknown, now),
         SpoolRecord::cancel(&put.topic, &put.target, now),
         change(Reschedule::To(Due::At(now))),
         change(Reschedule::ToIfDue(Due::After(Duration::from_secs(1)), now)),

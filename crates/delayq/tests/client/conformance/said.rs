@@ -44,6 +44,17 @@ impl Run<'_> {
         if let Some(tried) = said["first_tried_ms"].as_u64() {
             message = message.first_tried(UnixMillis::new(tried));
         }
+        if let Some(longest) = said["debounce_ms"].as_u64() {
+            message = message.debounce(Duration::from_millis(longest));
+        }
+        message = match said["only"].as_str() {
+            Some("later") => message.only_later(),
+            Some("sooner") => message.only_sooner(),
+            _ => message,
+        };
+        if said["keep_content"] == true {
+            message = message.keep_content();
+        }
         Some(if said["replace"] == true { message.replace() } else { message })
     }
 

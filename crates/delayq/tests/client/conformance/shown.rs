@@ -59,6 +59,9 @@ pub(crate) fn shown_put(put: &Put) -> Value {
     let mut shown = match &put.outcome {
         PutOutcome::Stored(due) => json!({"word": "stored", "time_ms": due.get()}),
         PutOutcome::Ready(due) => json!({"word": "ready", "time_ms": due.get()}),
+        PutOutcome::Again { state, old, due } => {
+            json!({"word": "again", "state": state.word(), "old_ms": old.get(), "time_ms": due.get()})
+        }
         PutOutcome::Exists(state, at) => {
             json!({"word": "exists", "state": state.word(), "time_ms": at.get()})
         }

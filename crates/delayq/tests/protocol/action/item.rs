@@ -1,7 +1,7 @@
 //! The items of calls: the messages of a put, the receipts with their arguments.
 
 use super::is_generated;
-use delayq::protocol::Envelope;
+use delayq::protocol::{Again, Envelope};
 use delayq::{Backoff, Group, State, UnixMillis};
 
 #[derive(Clone, Debug)]
@@ -10,6 +10,8 @@ pub(crate) struct Item {
     /// In the script's form: a time, or `+` and a delay.
     pub(crate) due: String,
     pub(crate) replace: bool,
+    /// How a replacing put meets a pending message.
+    pub(crate) again: Again,
     pub(crate) tried: Option<u64>,
     pub(crate) expires: Option<u64>,
     pub(crate) group: Option<String>,
@@ -33,6 +35,7 @@ impl Item {
             id: id.to_vec(),
             due: due.to_string(),
             replace: false,
+            again: Again::default(),
             tried: None,
             expires: None,
             group: None,
@@ -67,6 +70,7 @@ impl Item {
             expires: self.expires.map(UnixMillis::new),
             backoff: self.backoff.clone(),
             group: self.group.as_ref().map(|group| Group::new(group.clone()).unwrap()),
+            first: None,
             headers: if self.content == 2 { vec![("a".into(), "b".into())] } else { Vec::new() },
             payload: vec![b'x'; usize::from(self.content)],
             zstd: false,
@@ -76,7 +80,8 @@ impl Item {
 
     pub(crate) fn args(&self) -> [Vec<u8>; 4] {
         let tried = self.tried.map_or_else(String::new, |ms| format!(" tried={ms}"));
-        let options = format!("{}{tried}", if self.replace { "replace" } else { "" });
+        let again = format!("replace {}", self.again);
+        let options = format!("{}{tried}", if self.replace { again.trim() } else { "" });
         [self.id.clone(), self.due.clone().into(), options.into(), self.envelope().encode()]
     }
 }

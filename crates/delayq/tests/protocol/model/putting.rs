@@ -3,7 +3,8 @@
 use super::{Call, Model, Msg, Outcome, Place, ms, same};
 use crate::action::{Item, is_generated};
 use crate::snapshot::Name;
-use delayq::protocol::Envelope;
+use delayq::UnixMillis;
+use delayq::protocol::{Again, DueRule, Envelope};
 
 // === impl Model ===
 
@@ -20,8 +21,22 @@ impl Model {
     }
 
     fn put(&mut self, no: u32, item: &Item) -> String {
-        let (due, name) = (self.due_of(&item.due), (no, item.id.clone()));
+        let (mut due, name) = (self.due_of(&item.due), (no, item.id.clone()));
         let mut stored = item.envelope();
+        let pending = self.messages.get(&name).filter(|old| old.is_pending() && item.replace).cloned();
+        let pending = pending.filter(|_| !item.again.is_plain());
+        if item.replace && !item.again.is_plain() {
+            stored.first = self.first_put(item.again, pending.as_ref());
+        }
+        if let Some(old) = &pending {
+            due = merged_due(item.again.due, due, old, stored.first);
+            if item.again.keep && due == old.due() && stored.first == old.stored.first {
+                return format!("again {} {due} {due}", old.word());
+            }
+            if item.again.keep {
+                stored = kept(old, stored.first);
+            }
+        }
         let after = self.policy(no, "expire_after_ms");
         stored.relative = after > 0 && stored.expires.is_none() && due + after < 1 << 53;
         if stored.relative {
@@ -51,9 +66,21 @@ impl Model {
             stored.max_attempts = self.policy(no, "max_attempts") as u16;
         }
         let place = self.place_for(due);
-        let word = if place == Place::Ready { "ready" } else { "stored" };
+        let is_ready = place == Place::Ready;
         self.messages.insert(name, Msg { place, stored });
-        word.into()
+        if let Some(old) = pending {
+            return format!("again {} {} {due}", if is_ready { "ready" } else { "delayed" }, old.due());
+        }
+        if is_ready { "ready" } else { "stored" }.into()
+    }
+
+    /// When a message was first put, as far as a debounce asks for it.
+    fn first_put(&self, again: Again, pending: Option<&Msg>) -> Option<UnixMillis> {
+        let debounces = matches!(again.due, DueRule::Within(_));
+        match pending {
+            Some(old) => old.stored.first.or(debounces.then_some(old.stored.at)),
+            None => debounces.then(|| ms(self.now())),
+        }
     }
 
     /// A topic refuses the repeat of a put whose end may already be forgotten.
@@ -102,6 +129,24 @@ impl Model {
             (old.delivery, old.attempt, old.max_attempts);
         msg.stored = marker;
     }
+}
+
+fn merged_due(rule: DueRule, due: u64, old: &Msg, first: Option<UnixMillis>) -> u64 {
+    match rule {
+        DueRule::New => due,
+        DueRule::Later => due.max(old.due()),
+        DueRule::Sooner => due.min(old.due()),
+        DueRule::Within(longest) => due.min(first.unwrap().get() + longest.as_millis() as u64),
+    }
+}
+
+/// What a put again stores of a message whose content stays: attempts are counted from scratch.
+fn kept(old: &Msg, first: Option<UnixMillis>) -> Envelope {
+    let mut stored = Envelope { first, delivery: 0, attempt: 0, ..old.stored.clone() };
+    if stored.relative {
+        (stored.relative, stored.expires) = (false, None);
+    }
+    stored
 }
 
 fn is_alike(stored: &Envelope, old: &Msg) -> bool {

@@ -4,6 +4,7 @@ use super::{HOUR_MS, Run, Weather, receipt_of};
 use crate::action::{Action, GiveBack, Item, Mark, Promote, Purge, Reserve, is_generated};
 use crate::model::{Msg, Place};
 use delayq::Backoff;
+use delayq::protocol::{Again, DueRule};
 use fastrand::Rng;
 use std::time::Duration;
 
@@ -210,6 +211,9 @@ impl Run {
         let mut item = Item { due: self.due_text(), ..self.named() };
         let rng = &mut self.rng;
         item.replace = rng.u8(..5) == 0;
+        if rng.u8(..2) == 0 {
+            item.again = again(rng);
+        }
         item.tried = (rng.u8(..6) == 0).then(|| now - rng.u64(..2 * HOUR_MS));
         let longest = [10_000, 2 * HOUR_MS][rng.usize(..2)];
         item.expires = (rng.u8(..4) == 0).then(|| now + rng.u64(..longest));
@@ -371,6 +375,19 @@ impl Run {
         };
         (field, value.as_bytes().to_vec())
     }
+}
+
+/// A back-off of any kind.
+fn again(rng: &mut Rng) -> Again {
+    let due = match rng.u8(..5) {
+        0 => DueRule::New,
+        1 => DueRule::Later,
+        2 => DueRule::Sooner,
+        _ => DueRule::Within(Duration::from_millis(
+            [rng.u64(1..3000), rng.u64(1..2 * HOUR_MS)][rng.usize(..2)],
+        )),
+    };
+    Again { due, keep: rng.bool() }
 }
 
 fn backoff(rng: &mut Rng) -> Backoff {

@@ -1,0 +1,52 @@
+-- put/merge: merges a put again with the pending message under its id, by the options `later`, `sooner`, `within` and
+-- `keep`.
+--
+-- NEEDS    due, fields, keep, longest_wait, no, now, read, rule, state_of, sub, whole_of, EXPIRES, FIRST, HASH,
+--          PENDING, RELATIVE
+-- CHANGES  due
+-- GIVES    again, merge, pending_at
+
+-- The pending message under an id; nil if there is none, or if its optional fields are unreadable.
+local function pending_at(id)
+  local m = read(no, id)
+  return m and m.state == PENDING and pcall(fields, m.env, m.flags) and m or nil
+end
+
+local function again(word, old) return string.format('again %s %.0f %.0f', word, old.due, due) end
+
+local function merged_due(old, first)
+  if rule == 'later' then return math.max(due, old.due) end
+  if rule == 'sooner' then return math.min(due, old.due) end
+  return rule and math.min(due, first + longest_wait) or due
+end
+
+-- The stored content and its flags, without an expiry of the topic, which the new due time gives again.
+local function stored_content(old)
+  local env, flags = whole_of(no, old.id), old.flags
+  if bit.band(flags, RELATIVE) == 0 then return env, flags end
+  local before = bit.band(flags, HASH) > 0 and 40 or 32
+  return sub(env, 1, before) .. sub(env, before + 9), flags - EXPIRES - RELATIVE
+end
+
+-- An envelope with another time of the first put, or without (nil), and its flags.
+local function with_first(env, flags, first)
+  local _, _, _, _, at, had = fields(env, flags)
+  local before = sub(env, 1, had and at - 9 or at - 1)
+  if had then flags = flags - FIRST end
+  if not first then return before .. sub(env, at), flags end
+  return before .. struct.pack('>I8', first) .. sub(env, at), flags + FIRST
+end
+
+-- Merges with `old`, or with nothing (nil), and sets `due`. Returns the answer if nothing has to be stored; else nil, the
+-- maximum attempts, the envelope, and its flags.
+local function merge(old, env, flags, max)
+  if not old then return nil, max, with_first(env, flags, rule == 'within' and now or nil) end
+  local _, _, _, _, _, had = fields(old.env, old.flags)
+  -- A message that does not say when it was first put has waited since its last put or move.
+  local first = had or rule == 'within' and old.at or nil
+  due = merged_due(old, first)
+  if not keep then return nil, max, with_first(env, flags, first) end
+  if due == old.due and first == had then return again(state_of(old), old) end
+  env, flags = stored_content(old)
+  return nil, old.max, with_first(env, flags, first)
+end
