@@ -184,6 +184,7 @@ pub(crate) fn envelope() -> Envelope {
         expires: None,
         backoff: None,
         group: None,
+        first: None,
         headers: Vec::new(),
         payload: order(17),
         zstd: false,

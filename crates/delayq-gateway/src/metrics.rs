@@ -12,7 +12,7 @@ pub(crate) struct GatewayMetrics {
     requests: Family<OfRoute, Counter>,
     connections: Gauge,
     refused: Counter,
-    handshakes_failed: Counter,
+    handshake_errors: Counter,
     polls: Gauge,
     given_back: Counter,
 }
@@ -40,7 +40,7 @@ impl GatewayMetrics {
             requests: metrics.register("gateway_requests", requests, Family::default()),
             connections: metrics.register("gateway_connections", "Open connections", Gauge::default()),
             refused: metrics.register("gateway_connections_refused", refused, Counter::default()),
-            handshakes_failed: metrics.register("gateway_handshakes_failed", handshakes, Counter::default()),
+            handshake_errors: metrics.register("gateway_handshake_errors", handshakes, Counter::default()),
             polls: metrics.register("gateway_polls", polls, Gauge::default()),
             given_back: metrics.register("gateway_given_back", given_back, Counter::default()),
         }
@@ -59,7 +59,7 @@ impl GatewayMetrics {
     }
 
     pub(crate) fn handshake_failed(&self) {
-        self.handshakes_failed.inc();
+        self.handshake_errors.inc();
     }
 
     pub(crate) fn poll_began(&self) -> GaugeGuard {

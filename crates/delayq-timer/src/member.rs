@@ -8,7 +8,7 @@ use crate::nodes::Nodes;
 use crate::others::Others;
 use crate::ownership::{Ownership, claim};
 use crate::redises::Redises;
-use crate::shards::Shards;
+use crate::shards::PumpedShards;
 use crate::wakes::Wakes;
 use delayq::protocol::{Claimed, Growth, Notification, Owner, ShardId};
 use delayq::{Client, ShardCount};
@@ -90,7 +90,7 @@ impl Member {
     }
 
     /// Follows a new view of the plan.
-    pub(crate) fn follow(&mut self, view: &OwnershipView, shards: &mut Shards) {
+    pub(crate) fn follow(&mut self, view: &OwnershipView, shards: &mut PumpedShards) {
         let now = Instant::now();
         self.fleet.trust(view.trust, &self.metrics);
         let gained = self.ownership.follow(view, shards, now);
@@ -127,7 +127,7 @@ impl Member {
         self.fleet.others(given, usize::from(self.client.shards().get()))
     }
 
-    pub(crate) fn notified(&mut self, first: Notification, redises: &mut Redises, shards: &mut Shards) {
+    pub(crate) fn notified(&mut self, first: Notification, redises: &mut Redises, shards: &mut PumpedShards) {
         let (mut next, now) = (Some(first), Instant::now());
         for _ in 0..WAKES_A_STEP {
             match next.take().or_else(|| self.wakes.try_next()) {
@@ -156,7 +156,7 @@ impl Member {
         }
     }
 
-    pub(crate) fn adopted(&mut self, answer: Claims, redises: &mut Redises, shards: &mut Shards) {
+    pub(crate) fn adopted(&mut self, answer: Claims, redises: &mut Redises, shards: &mut PumpedShards) {
         let Claims { node, shards: asked, trip, claims } = answer;
         let (now, mut clock, mut gained) = (trip.answered, None, Vec::new());
         for (shard, claim) in asked.into_iter().zip(claims) {
@@ -188,7 +188,7 @@ impl Member {
         self.fleet.count(&self.metrics);
     }
 
-    pub(crate) fn rescued(&mut self, answer: Reports, redises: &mut Redises, shards: &mut Shards) {
+    pub(crate) fn rescued(&mut self, answer: Reports, redises: &mut Redises, shards: &mut PumpedShards) {
         let is_behind = self.ownership.owning().is_behind();
         self.others.rescued(answer, is_behind, redises, shards);
     }

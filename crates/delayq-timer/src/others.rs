@@ -7,7 +7,7 @@ use crate::foreign::{Checks, Foreign, Seen};
 use crate::metrics::TimerMetrics;
 use crate::redis_health::is_missing;
 use crate::redises::Redises;
-use crate::shards::Shards;
+use crate::shards::PumpedShards;
 use delayq::protocol::{PumpReport, PumpWord, ShardId};
 use std::time::Instant;
 
@@ -57,7 +57,7 @@ impl Others {
         answer: Reports,
         behind: bool,
         redises: &mut Redises,
-        shards: &mut Shards,
+        shards: &mut PumpedShards,
     ) {
         let Reports { node, shards: asked, trip, reports } = answer;
         let mut more = Vec::new();

@@ -6,7 +6,7 @@ use crate::metrics::TimerMetrics;
 use crate::redis_health::is_missing;
 use crate::redises::Redises;
 use crate::scheduling::NodeId;
-use crate::shards::Shards;
+use crate::shards::PumpedShards;
 use delayq::protocol::{Claimed, ShardId, UnixMicros};
 use delayq::{Error, UnixMillis};
 use delayq_cluster::{ClusterError, OwnershipView, Owning};
@@ -46,7 +46,12 @@ impl Ownership {
     }
 
     /// Follows a new view of the plan. Returns the shards to claim.
-    pub(crate) fn follow(&mut self, view: &OwnershipView, shards: &mut Shards, now: Instant) -> Vec<ShardId> {
+    pub(crate) fn follow(
+        &mut self,
+        view: &OwnershipView,
+        shards: &mut PumpedShards,
+        now: Instant,
+    ) -> Vec<ShardId> {
         let turn = self.owning.follow(view, now);
         for shard in turn.gone {
             events::parted(shard);
@@ -56,7 +61,7 @@ impl Ownership {
     }
 
     /// Sends the claims of planned shards and the questions about doubted shards, and polls parting shards.
-    pub(crate) fn ask(&mut self, redises: &mut Redises, shards: &mut Shards, now: Instant) {
+    pub(crate) fn ask(&mut self, redises: &mut Redises, shards: &mut PumpedShards, now: Instant) {
         let wanted = self.owning.claims(now);
         wanted.iter().for_each(|&shard| shards.schedule.expect(shard));
         claim(&wanted, redises);
@@ -65,7 +70,7 @@ impl Ownership {
         self.owning.parting_polls(now).into_iter().for_each(|shard| shards.schedule.poll(shard));
     }
 
-    pub(crate) fn claimed(&mut self, answer: Claims, redises: &mut Redises, shards: &mut Shards) {
+    pub(crate) fn claimed(&mut self, answer: Claims, redises: &mut Redises, shards: &mut PumpedShards) {
         let Claims { node, shards: asked, trip, claims } = answer;
         let (now, mut clock) = (trip.answered, None);
         for (shard, claim) in asked.into_iter().zip(claims) {
@@ -96,7 +101,7 @@ impl Ownership {
         &mut self,
         shard: ShardId,
         (epoch, next_due): (u64, Option<UnixMillis>),
-        shards: &mut Shards,
+        shards: &mut PumpedShards,
         now: Instant,
     ) {
         self.owning.adopted(shard, now);
@@ -108,7 +113,7 @@ impl Ownership {
         &self,
         (node, trip, clock): (NodeId, Trip, Option<UnixMicros>),
         redises: &mut Redises,
-        shards: &mut Shards,
+        shards: &mut PumpedShards,
     ) {
         let Some(clock) = clock else { return };
         redises.hear(node, trip, clock, shards);
@@ -122,7 +127,7 @@ impl Ownership {
         &mut self,
         asked: &[ShardId],
         mine: Result<Vec<ShardId>, ClusterError>,
-        shards: &mut Shards,
+        shards: &mut PumpedShards,
     ) {
         let now = Instant::now();
         let mine =
@@ -150,7 +155,7 @@ impl Ownership {
         &mut self,
         shard: ShardId,
         (epoch, known): (u64, u64),
-        shards: &mut Shards,
+        shards: &mut PumpedShards,
         now: Instant,
     ) {
         // The answer belongs to a call from before the last claim.
@@ -174,7 +179,7 @@ impl Ownership {
         (node, shard): (NodeId, ShardId),
         error: &Error,
         now: Instant,
-        shards: &mut Shards,
+        shards: &mut PumpedShards,
     ) {
         self.metrics.call_failed();
         let kept = if is_missing(error) {
@@ -192,7 +197,7 @@ impl Ownership {
     }
 
     /// Stops pumping a shard here.
-    fn let_go(&mut self, shard: ShardId, shards: &mut Shards) {
+    fn let_go(&mut self, shard: ShardId, shards: &mut PumpedShards) {
         shards.schedule.drop(shard);
         self.fewer = true;
     }

@@ -1,6 +1,6 @@
 //! The timer's loop: wait, send due calls, receive answers.
 //!
-//! Three types own what the loop knows: the [`Shards`] pumped here, with their schedule and all that is kept for each of
+//! Three types own what the loop knows: the [`PumpedShards`] pumped here, with their schedule and all that is kept for each of
 //! them; the [`Redises`], with their clocks, their health and the calls to them; and this timer as a [`Member`] of the
 //! fleet, with its ownership of shards. Shards know nothing of the others, Redises know shards, and a member knows both.
 
@@ -16,7 +16,7 @@ use crate::member::{Member, News};
 use crate::metrics::TimerMetrics;
 use crate::redises::Redises;
 use crate::scheduling::{Alarm, Shot};
-use crate::shards::Shards;
+use crate::shards::PumpedShards;
 use crate::sweeping::FIRST;
 use delayq::Client;
 use delayq::protocol::Owner;
@@ -53,7 +53,7 @@ pub(crate) struct Parts {
 }
 
 pub(crate) struct Pumping {
-    shards: Shards,
+    shards: PumpedShards,
     redises: Redises,
     member: Member,
     alarm: Alarm,
@@ -87,7 +87,7 @@ impl Pumping {
         let member = Member::new(&redis, handle.clone(), single, *config.poll_interval, metrics.clone());
         let calls = Calls::new(redis, handle, owner, lock, config.batch);
         let mut pumping = Self {
-            shards: Shards::new(&config, metrics.clone(), now),
+            shards: PumpedShards::new(&config, metrics.clone(), now),
             redises: Redises::new(&config, calls, single, metrics.clone(), now),
             member,
             alarm,

@@ -8,7 +8,7 @@ use crate::nodes::{Moved, Nodes};
 use crate::redis_health::{Change, RedisHealth};
 use crate::safety_poll::SafetyPoll;
 use crate::scheduling::{Comparison, Guard, NodeId, Round, Schedule, Verdict};
-use crate::shards::Shards;
+use crate::shards::PumpedShards;
 use delayq::protocol::{ShardId, UnixMicros};
 use delayq::{Client, Error};
 use delayq_cluster::Owning;
@@ -102,7 +102,7 @@ impl Redises {
     }
 
     /// Places each shard at its current node.
-    pub(crate) fn place(&mut self, shards: &mut Shards, now: Instant) {
+    pub(crate) fn place(&mut self, shards: &mut PumpedShards, now: Instant) {
         for Moved { shard, from, to } in self.nodes.place(self.client.shards(), &mut shards.schedule, now) {
             if let Some(from) = from {
                 events::moved(shard, &self.nodes[from].name, &self.nodes[to].name);
@@ -117,7 +117,7 @@ impl Redises {
 
     /// Asks nodes for their clocks, if the time has come: nodes whose clock or health is in doubt, and nodes without an
     /// owned shard. Returns true if the time had come.
-    pub(crate) fn poll(&mut self, shards: &mut Shards, now: Instant) -> bool {
+    pub(crate) fn poll(&mut self, shards: &mut PumpedShards, now: Instant) -> bool {
         if !self.poll.is_due(now) {
             return false;
         }
@@ -146,7 +146,7 @@ impl Redises {
     }
 
     /// Learns a node's clock from a pump of owned shards.
-    pub(crate) fn ran(&mut self, node: NodeId, trip: Trip, clock: UnixMicros, shards: &mut Shards) {
+    pub(crate) fn ran(&mut self, node: NodeId, trip: Trip, clock: UnixMicros, shards: &mut PumpedShards) {
         if !trip.moved {
             self.nodes[node].aim.ran(trip.sent, clock);
         }
@@ -155,7 +155,7 @@ impl Redises {
     }
 
     /// Learns a node's clock from any call other than a pump of owned shards.
-    pub(crate) fn hear(&mut self, node: NodeId, trip: Trip, clock: UnixMicros, shards: &mut Shards) {
+    pub(crate) fn hear(&mut self, node: NodeId, trip: Trip, clock: UnixMicros, shards: &mut PumpedShards) {
         if !trip.moved {
             self.nodes[node].aim.ran_otherwise(trip.sent, clock);
         }
@@ -163,7 +163,7 @@ impl Redises {
     }
 
     /// Compares a node's clock with the local clock.
-    pub(crate) fn compare(&mut self, node: NodeId, trip: Trip, ran: UnixMicros, shards: &mut Shards) {
+    pub(crate) fn compare(&mut self, node: NodeId, trip: Trip, ran: UnixMicros, shards: &mut PumpedShards) {
         let Trip { sent, answered, moved } = trip;
         if moved {
             return;
@@ -187,7 +187,7 @@ impl Redises {
     }
 
     /// Records that a node answered a script that may write. `behind`: a shard could not be claimed yet.
-    pub(crate) fn well(&mut self, node: NodeId, trip: Trip, behind: bool, shards: &mut Shards) {
+    pub(crate) fn well(&mut self, node: NodeId, trip: Trip, behind: bool, shards: &mut PumpedShards) {
         if trip.moved || !self.nodes.is_used(node) {
             return;
         }

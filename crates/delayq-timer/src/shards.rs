@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 const POLLED_AT_ONCE: usize = 8;
 
 /// The shards pumped here.
-pub(crate) struct Shards {
-    pub(crate) schedule: Schedule<Kept>,
+pub(crate) struct PumpedShards {
+    pub(crate) schedule: Schedule<PumpedShard>,
     /// The turns of the polls.
     polls: Rota,
     progress: Progress,
@@ -32,7 +32,7 @@ pub(crate) struct Shards {
 
 /// Everything that is kept for a shard besides its schedule.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct PumpedShard {
     epoch: Option<ExportedEpoch>,
     faults: Faults,
     surveyed: Surveyed,
@@ -41,9 +41,9 @@ pub(crate) struct Kept {
     topics_page: u64,
 }
 
-// === impl Shards ===
+// === impl PumpedShards ===
 
-impl Shards {
+impl PumpedShards {
     pub(crate) fn new(config: &TimerConfig, metrics: TimerMetrics, now: Instant) -> Self {
         Self {
             schedule: Schedule::new(config.batch, *config.resolution),
@@ -227,8 +227,9 @@ mod tests {
     #[test]
     fn a_lost_shard_leaves_nothing_behind() {
         let (metrics, config, start) = (Metrics::new(), TimerConfig::default(), Instant::now());
-        let mut shards = Shards::new(&config, TimerMetrics::register(&metrics, &config.horizons), start);
-        let seen = |shards: &mut Shards, seconds: u64| {
+        let mut shards =
+            PumpedShards::new(&config, TimerMetrics::register(&metrics, &config.horizons), start);
+        let seen = |shards: &mut PumpedShards, seconds: u64| {
             let now = start + Duration::from_secs(seconds);
             shards.count();
             shards.judge(Duration::ZERO, now);

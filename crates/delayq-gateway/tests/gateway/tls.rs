@@ -43,7 +43,7 @@ async fn topics(stage: &Stage, client: &Client) -> Option<Value> {
 
 async fn failed_handshakes(stage: &Stage) -> u64 {
     let (_, metrics) = stage.gateway.endpoint.get("/metrics").await;
-    let name = "delayq_gateway_handshakes_failed_total ";
+    let name = "delayq_gateway_handshake_errors_total ";
     metrics.lines().find_map(|line| line.strip_prefix(name)).unwrap().parse().unwrap()
 }
 

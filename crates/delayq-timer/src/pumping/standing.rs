@@ -5,7 +5,7 @@ use crate::member::Member;
 use crate::progress::Stall;
 use crate::redis_health::Ailment;
 use crate::redises::Redises;
-use crate::shards::Shards;
+use crate::shards::PumpedShards;
 use delayq_service::Condition;
 
 /// The standing of the timer.
@@ -69,7 +69,7 @@ impl Reported {
 
 impl Standing {
     /// The standing of the timer now.
-    pub(super) fn of(shards: &Shards, redises: &Redises, member: &Member, is_stopping: bool) -> Self {
+    pub(super) fn of(shards: &PumpedShards, redises: &Redises, member: &Member, is_stopping: bool) -> Self {
         if is_stopping {
             return Self::HandingOver;
         }
@@ -89,7 +89,7 @@ impl Standing {
         }
     }
 
-    fn with_etcd(shards: &Shards, member: &Member) -> Self {
+    fn with_etcd(shards: &PumpedShards, member: &Member) -> Self {
         let handle = member.fleet().handle();
         if let Some(why) = handle.foreign() {
             return Self::Foreign(format!("{why} (Redis at {})", member.redis_address()));
