@@ -5,7 +5,7 @@ use delayq::Message;
 use delayq_tests::certs::{Authority, Certificate};
 use delayq_tests::deadline::{LONG, SHORT, wait_until, within};
 use delayq_tests::process::Signal;
-use reqwest::{Client, Identity};
+use reqwest::{Client, ClientBuilder, Identity};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
@@ -31,7 +31,7 @@ fn client(authority: &Authority, own: Option<&Certificate>) -> Client {
     let read = |path: &Path| std::fs::read(path).unwrap();
     let identity = own.map(|own| [read(&own.certificate), read(&own.key)].concat());
     let identity = identity.map(|pem| Identity::from_pem(&pem).unwrap());
-    identity.into_iter().fold(builder, |builder, identity| builder.identity(identity)).build().unwrap()
+    identity.into_iter().fold(builder, ClientBuilder::identity).build().unwrap()
 }
 
 /// The topics, or `None` if there is no answer.
