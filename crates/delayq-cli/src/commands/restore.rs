@@ -81,8 +81,8 @@ impl Restore {
             _ => {}
         }
         let what = match lines.begun {
-            true => "it has no end: it was interrupted. What it has is restored",
-            false => "it has neither the beginning nor the end of a backup. What it has is restored",
+            true => "incomplete backup (interrupted); restored what it contains",
+            false => "not a whole backup (neither beginning nor end); restored what it contains",
         };
         Err(Fault::new(&BACKUP_UNUSABLE, format!("{}: {what}", self.file.display())))
     }

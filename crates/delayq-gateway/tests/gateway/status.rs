@@ -65,7 +65,7 @@ async fn a_node_that_is_down_hides_no_other_and_is_named_with_advice_and_runbook
     assert!(advice.starts_with("start it, or correct [redis]"), "{advice}");
     assert!(runbook.ends_with("docs/runbooks.md#delayqcheckbad"), "{runbook}");
     let away = wrong(&status, "deployment").remove(0);
-    assert_eq!(away[1], "dq: 4 of 6 shards answer");
+    assert_eq!(away[1], format!("dq: 4 of 6 shards answer; {}", missing[0].as_str().unwrap()));
     for (path, key) in [("/v1/shards", "shards"), ("/v1/timers", "owners")] {
         let answer = gateway.get(path).await.with(200);
         let shards = answer[key].as_array().unwrap();

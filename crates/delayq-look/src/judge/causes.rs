@@ -117,7 +117,7 @@ causes! {
     /// The number of shards differs.
     DEPLOYMENT_DIFFERS = Cause::bad("deployment", CHECK_BAD, "correct [deployment] shards");
     /// Some shards do not answer.
-    SHARDS_AWAY = Cause::bad("deployment", CHECK_BAD, "correct what the checks of Redis name; delayq shards names the others",
+    SHARDS_AWAY = Cause::bad("deployment", CHECK_BAD, "correct what this line and the checks of Redis name",
     );
     /// Two nodes serve the same shards: one has an older copy.
     KEPT_TWICE = Cause::bad("deployment", MOVING, "one has a copy from before a move, which came back: stop that node, or delete the copy; what was put there since then \

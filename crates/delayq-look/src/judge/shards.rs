@@ -22,7 +22,8 @@ pub(super) fn judge(look: &Look, shards: &Shards) -> Vec<Check> {
     let deployment = match &shards.layout {
         Ok(layout) if shards.seen.len() < layout.shards().get().into() => {
             let (answer, all) = (shards.seen.len(), layout.shards());
-            SHARDS_AWAY.found(format!("{namespace}: {answer} of {all} shards answer"))
+            let unseen: String = shards.unseen.iter().map(|line| format!("; {line}")).collect();
+            SHARDS_AWAY.found(format!("{namespace}: {answer} of {all} shards answer{unseen}"))
         }
         Ok(_) => Check::good("deployment", format!("{namespace}, {seen}")),
         Err(error) => DEPLOYMENT_DIFFERS.found(error.to_string()),
