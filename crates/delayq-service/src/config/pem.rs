@@ -8,12 +8,12 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use std::path::Path;
 
-/// The `ca`, `cert` and `key` of a section: the authority to trust, and the client's own certificate with its key.
+/// The `ca`, `cert` and `key` of a section: the authority to trust, and the own certificate of a client, or of the gateway, with its key.
 #[derive(Clone, Copy, Debug)]
 pub struct PemFiles<'a> {
     /// The authority's certificate.
     pub ca: Option<&'a Path>,
-    /// The client's certificate.
+    /// The own certificate.
     pub cert: Option<&'a Path>,
     /// The private key of `cert`.
     pub key: Option<&'a Path>,
@@ -81,7 +81,7 @@ impl PemFiles<'_> {
         }
     }
 
-    /// The client's current certificate and key.
+    /// The own certificate and key, as they are in the files.
     ///
     /// # Errors
     /// A sentence that begins with the key: a file cannot be read, or is not PEM.
