@@ -74,8 +74,10 @@ class Handled:
 async def put_all(client, name, count=4 * SHARDS):
     """Puts a message into every shard, repeating until accepted, and returns the ids."""
     ids = [f"{name}-{n}" for n in range(count)]
+    ends_s = time.monotonic() + PATIENCE_S
     for id in ids:
         while True:
+            assert time.monotonic() < ends_s, f"{id} was not accepted"
             try:
                 assert (await settled(client.put(Message("orders", b"x", id=id)))).accepted
                 break

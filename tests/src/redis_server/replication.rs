@@ -30,12 +30,13 @@ impl RedisServer {
 pub async fn replicated(servers: &[RedisServer], master: usize) {
     let port = servers[master].announced_port().to_string();
     wait_until("the replicas to have what their master has", LONG, async || {
-        let written = servers[master].field("master_repl_offset").await;
+        let Some(written) = offset(&servers[master], "master_repl_offset").await else { return false };
         let mut replicas = 0;
         for server in servers {
             if server.field("master_port").await == port {
                 replicas += 1;
-                if server.field("slave_repl_offset").await != written {
+                // While clients write, a replica may be ahead of the offset that was read before.
+                if offset(server, "slave_repl_offset").await.is_none_or(|offset| offset < written) {
                     return false;
                 }
             }
@@ -43,4 +44,8 @@ pub async fn replicated(servers: &[RedisServer], master: usize) {
         replicas > 0
     })
     .await;
+}
+
+async fn offset(server: &RedisServer, field: &str) -> Option<u64> {
+    server.field(field).await.parse().ok()
 }
