@@ -38,6 +38,9 @@ client() {
     if [ $status -eq 0 ]; then passed+=("$name"); else failed+=("$name"); fi
 }
 
+# A suite that hangs is interrupted, so that it prints where, as go test does by itself.
+limited() { timeout --foreground --signal=INT --kill-after=1m 25m "$@"; }
+
 # Each function installs the dependencies of a lock file, into the client's folder.
 python_tests() {
     if installs; then
@@ -46,7 +49,7 @@ python_tests() {
     fi
     tests || return 0
     .venv/bin/python -m mypy
-    .venv/bin/python -m pytest -q -rs
+    limited .venv/bin/python -m pytest -q -rs
 }
 
 node_tests() {
@@ -55,7 +58,7 @@ node_tests() {
         npm run build --silent
     fi
     tests || return 0
-    npm test --silent
+    limited npm test --silent
 }
 
 go_tests() {
