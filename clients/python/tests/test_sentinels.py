@@ -11,7 +11,7 @@ from deployment import Deployment
 from redis.exceptions import ConnectionError as LostConnection
 from redis.exceptions import RedisError
 from redis.sentinel import Sentinel
-from servers import RedisServer, free_port
+from servers import RedisGroup, RedisServer, free_port
 from test_servers import PATIENCE_S, SHARDS, both, driven, put_all, put_while, settled
 
 from delayq import AsyncClient, Client, Message, connect, election, places
@@ -105,17 +105,25 @@ async def refused(client):
     raise AssertionError("the puts were taken")
 
 
+@pytest.fixture
+def own_sentinels():
+    """A group of its own: that of all tests has two replicas, one for each master that another test kills."""
+    group = RedisGroup("sentinel")
+    yield group
+    group.end()
+
+
 @both
-def test_one_foreign_sentinel_with_a_higher_epoch_overrules_nobody_and_a_failover_goes_on_without_it(kind, sentinel, fleet):
+def test_one_foreign_sentinel_with_a_higher_epoch_overrules_nobody_and_a_failover_goes_on_without_it(kind, own_sentinels, fleet):
     async def work(client):
         await put_all(client, "before", 10)
         group.client_kill_filter(_type="normal", skipme=True)
         await put_all(client, "again", 10)
-        await put_while(client, "meanwhile", lambda: sentinel.does("kill", deployment.key(0)))
+        await put_while(client, "meanwhile", lambda: own_sentinels.does("kill", deployment.key(0)))
         await put_all(client, "after", 10)
 
-    first, second, _ = sentinel.url.partition("//")[2].partition("/")[0].split(",")
-    with sentinel_of(fleet.redises[1], epoch=9) as foreign, connect(sentinel.url) as group:
+    first, second, _ = own_sentinels.url.partition("//")[2].partition("/")[0].split(",")
+    with sentinel_of(fleet.redises[1], epoch=9) as foreign, connect(own_sentinels.url) as group:
         deployment = Deployment(group, SHARDS, f"s{time.time_ns()}")
         driven(kind, f"redis+sentinel://127.0.0.1:{foreign.port},{first},{second}/mymaster", deployment.namespace, work, socket_timeout=1)
     assert fleet.stored(1) == 0
@@ -283,6 +291,9 @@ def test_a_sentinel_that_was_restarted_is_asked_over_a_new_connection_at_once(ki
             sentinel.start()
         fleet.drop()
         await put_all(client, "after", 1)
-        assert all(isinstance(one.said, election.Said) for one in election_of(client)._sentinels)
+        sentinels = election_of(client)._sentinels
+        assert not any(isinstance(one.said, str) for one in sentinels)
+        # Two were enough for the put.
+        await put_until(client, lambda: all(isinstance(one.said, election.Said) for one in sentinels))
 
     driven(kind, fleet.url, "fleet", work)
