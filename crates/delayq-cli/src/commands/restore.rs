@@ -19,7 +19,7 @@ use std::time::Duration;
 ///
 /// The target may be this or any other deployment: another Redis, namespace or number of shards. Safe to repeat, and to
 /// continue after an interruption: a message that is there already is answered with `exists`. Payload, headers, group, due
-/// time, expiry and own back-off come from the backup; attempts are counted from scratch. Overdue messages are ready at
+/// time, expiry and own back-off come from the backup; attempts and the wait of a debounce count from scratch. Overdue messages are ready at
 /// once.
 #[derive(Debug, Args)]
 pub struct Restore {
