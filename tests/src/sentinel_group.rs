@@ -127,6 +127,13 @@ impl SentinelGroup {
         }
     }
 
+    /// Waits until the sentinels know all servers, and every other Redis has the master's data. (The sentinels count a
+    /// former master as a replica before it follows: a failover may promote it with its older data.)
+    pub async fn all_follow(&self) {
+        self.all_known().await;
+        self.followed(self.master().await).await;
+    }
+
     async fn say(&self) -> String {
         let mut text = String::new();
         for (n, redis) in self.redises.iter().enumerate() {

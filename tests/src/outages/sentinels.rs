@@ -105,7 +105,7 @@ impl Scene for SentinelScene {
             redis.resume().await;
             redis.thaw();
         }
-        group.all_known().await;
+        group.all_follow().await;
     }
 }
 

@@ -58,8 +58,11 @@ struct Streamed {
 pub(crate) struct Load {
     pub(crate) stop: Arc<AtomicBool>,
     producer: Arc<Mutex<Producer>>,
-    puts: JoinHandle<Vec<(String, u64, Answer, u64)>>,
+    puts: JoinHandle<Vec<Put>>,
 }
+
+/// Id, due time, answer, and time of the answer in ms.
+type Put = (String, u64, Answer, u64);
 
 // === impl Flow ===
 
@@ -235,7 +238,10 @@ impl Flow {
             self.forwarded().await.into_iter().chain(received).filter(of_load).collect();
         let history = history(&puts, deliveries, lost);
         let permit = Permit { duplicates: usize::MAX, rewound: true, ..Permit::default() };
-        assert_eq!(check(&history, &permit), Vec::new());
+        let violations = check(&history, &permit);
+        let named = |(id, ..): &&Put| violations.iter().any(|violation| violation.what.contains(&**id));
+        let evidence: Vec<&Put> = puts.iter().filter(named).collect();
+        assert!(violations.is_empty(), "{violations:?} of {evidence:?}, with losses in {lost:?}");
         assert_copies_are_of_outages(&history, windows);
         let audit = delayq(&self.configuration, &["audit", "--bodies"]).run(b"", LONG).await;
         assert_eq!(audit.code, Some(0), "{audit:?}");

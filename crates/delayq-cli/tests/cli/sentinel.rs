@@ -50,7 +50,7 @@ async fn whole_run() -> Timing {
     let kill = async |group: &mut SentinelGroup| _ = group.redises[0].kill().await;
     let (killed, timing) = failover((&mut group, &flow), &producer, kill, "killed").await;
     group.redises[0].resume().await;
-    group.all_known().await;
+    group.all_follow().await;
     let by_hand = async |group: &mut SentinelGroup| {
         group.sentinels[2].command::<()>(&["SENTINEL", "FAILOVER", SERVICE]).await;
     };
