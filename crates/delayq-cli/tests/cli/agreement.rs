@@ -129,6 +129,23 @@ async fn a_frozen_replica_that_confirms_nothing_is_named_by_doctor_and_check() {
 }
 
 #[tokio::test]
+async fn each_node_that_cannot_confirm_a_topic_is_named() {
+    let (nodes, folder) =
+        ([RedisServer::private().await, RedisServer::private().await], Folder::new("agreement"));
+    let rows = [("a", &nodes[0], "0-1"), ("b", &nodes[1], "2-3")];
+    let rows = rows.map(|(name, node, shards)| [name.to_owned(), node.url(), shards.to_owned()]);
+    let file = folder.join("delayq.toml");
+    let text = format!("[deployment]\nshards = 4\n{}[etcd]\nenabled = false\n", section(&rows));
+    std::fs::write(&file, text).unwrap();
+    let here = || Binary::new("delayq").arg("--config").arg(&file);
+    assert_eq!(here().arg("init").run(b"", LONG).await.code, Some(0));
+    let set = ["topic", "set", "orders", "--create", "--durability", "replica:1"];
+    assert_eq!(here().args(set).run(b"", LONG).await.code, Some(0));
+    let doctor = here().args(["doctor", "--json"]).run(b"", LONG).await.stdout;
+    assert_eq!(doctor.matches("0 replicas follow at ").count(), nodes.len(), "{doctor}");
+}
+
+#[tokio::test]
 async fn the_sentinels_of_a_node_behind_them_are_judged_like_those_of_one_redis() {
     let (mut group, folder) = (SentinelGroup::start().await, Folder::new("agreement"));
     let other = RedisServer::private().await;

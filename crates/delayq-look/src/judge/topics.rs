@@ -60,10 +60,13 @@ fn durability(servers: &Servers, topics: &Topics) -> Vec<Check> {
     let asked: Vec<_> = asked.filter(|(_, durability)| *durability != Durability::Memory).collect();
     let nodes: Vec<&NodeFacts> = servers.nodes.iter().flatten().collect();
     let missing = asked.iter().filter_map(|(topic, durability)| {
-        let (node, why) =
-            nodes.iter().find_map(|node| Some((node, node.facts.confirms(*durability).err()?)))?;
-        let found = format!("{topic} asks for {durability}: {why} at {}", node.address);
-        Some(UNCONFIRMABLE.found(found).advising(UNCONFIRMABLE.advice.replace("TOPIC", topic.as_str())))
+        let why = |node: &&NodeFacts| {
+            node.facts.confirms(*durability).err().map(|why| format!("{why} at {}", node.address))
+        };
+        let each: Vec<String> = nodes.iter().filter_map(why).collect();
+        let found = format!("{topic} asks for {durability}: {}", each.join("; "));
+        let advice = UNCONFIRMABLE.advice.replace("TOPIC", topic.as_str());
+        (!each.is_empty()).then(|| UNCONFIRMABLE.found(found).advising(advice))
     });
     let bad: Vec<Check> = missing.collect();
     if !bad.is_empty() || asked.is_empty() {
