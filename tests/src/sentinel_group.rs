@@ -117,6 +117,15 @@ impl SentinelGroup {
         .await
     }
 
+    /// Waits until a former master is a replica, or dead. Until then it takes writes, which are lost.
+    pub async fn demoted(&self, former: usize) {
+        wait_until("the former master to be demoted", SENTINELS, async || {
+            let info: RedisResult<String> = self.redises[former].try_command(&["INFO", "replication"]).await;
+            info.map_or(true, |info| !info.contains("role:master"))
+        })
+        .await;
+    }
+
     /// Waits until every other Redis follows this master and has its data; a failure shows every server's and
     /// sentinel's view.
     pub async fn followed(&self, master: usize) {

@@ -71,6 +71,7 @@ impl Scene for SentinelScene {
             Kind::Ordered => {
                 group.sentinels[fastrand::usize(..3)].command::<()>(&["SENTINEL", "FAILOVER", SERVICE]).await;
                 group.master_after(former).await;
+                group.demoted(former).await;
             }
             Kind::Mute => {
                 for sentinel in some(2) {

@@ -31,6 +31,7 @@ async fn failover(
     let broken = now_ms();
     break_it(group).await;
     group.master_after(former).await;
+    group.demoted(former).await;
     let known = Instant::now();
     flow.flows(producer, what).await;
     let timing = Timing::of(what, known.elapsed(), BOUND, stall.allow(BOUND));

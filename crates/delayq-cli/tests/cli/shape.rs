@@ -63,6 +63,7 @@ async fn one_redis_becomes_the_master_of_sentinels_under_load_and_only_the_failo
     let broken = now_ms();
     group.sentinels[0].command::<()>(&["SENTINEL", "FAILOVER", SERVICE]).await;
     group.master_after(0).await;
+    group.demoted(0).await;
     flow.flows(&producer(&group.url()), "failed-over").await;
     flow.check(load, &[Window::since(broken)]).await;
 }
