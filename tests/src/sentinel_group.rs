@@ -117,7 +117,8 @@ impl SentinelGroup {
         .await
     }
 
-    /// Waits until a former master is a replica, or dead. Until then it takes writes, which are lost.
+    /// Waits until a former master is a replica, or dead. Until then, writes to the former master are
+    /// taken and lost.
     pub async fn demoted(&self, former: usize) {
         wait_until("the former master to be demoted", SENTINELS, async || {
             let info: RedisResult<String> = self.redises[former].try_command(&["INFO", "replication"]).await;
@@ -137,7 +138,7 @@ impl SentinelGroup {
     }
 
     /// Waits until the sentinels know all servers, and every other Redis has the master's data. (The sentinels count a
-    /// former master as a replica before it follows: a failover may promote it with its older data.)
+    /// former master as a replica before the first copy: a failover may promote older data.)
     pub async fn all_follow(&self) {
         self.all_known().await;
         self.followed(self.master().await).await;
