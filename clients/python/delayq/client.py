@@ -15,17 +15,16 @@ from .checks import shown, whole
 from .delivery import Delivery
 from .errors import InvalidArgument
 from .group import AsyncGroup, Group
-from .inspecting import Inspecting
 from .nodes import Node
 from .producing import Producing
 from .protocol import MAX_PAYLOAD_BYTES
 from .reserving import Reserving
 from .runtime import Loop, Runtime, Threads, blocking, drive
-from .times import MAX_WAIT_MS, span_ms
+from .times import MAX_WAIT_MS, When, span_ms
 from .topic import AsyncTopic, Topic
 
 
-class _Core(Producing, Inspecting, Reserving):
+class _Core(Producing, Reserving):
     """All verbs."""
 
     def __init__(
@@ -120,11 +119,15 @@ class Client:
 
     def reserve(
         self, topics: Sequence[str], max_messages: int = 1, *,
-        lease: timedelta | None = None, wait: timedelta | None = None,
+        lease: timedelta | None = None, wait: timedelta | None = None, promote_until: When | None = None,
     ) -> list[Delivery]:
         """Reserves ready messages under a lease (None: the topic's), in each shard by priority of the topics. Waits up to
-        `wait` for a first message (None: not at all). All waiting threads share one connection."""
-        found = drive(self._core.reserve(topics, max_messages, lease=lease, wait=wait))
+        `wait` for a first message (None: not at all). All waiting threads share one connection.
+
+        With `promote_until`, delayed messages due until then follow at once, if fewer are ready: the earliest due of all shards,
+        and no more than this call has room for. A call that fails afterwards leaves them ready for every consumer. They are
+        promoted once, before the wait."""
+        found = drive(self._core.reserve(topics, max_messages, lease=lease, wait=wait, promote_until=promote_until))
         return cast("list[Delivery]", found)
 
     def __enter__(self) -> "Client":

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple, Protocol
 
 from .checks import flag, shown, whole
 from .envelope import Stored
-from .errors import InvalidArgument
+from .errors import Bury, InvalidArgument
 from .items import Arg, Item
 from .names import id_and_group
 from .outcome import Outcome
 from .protocol import MAX_ATTEMPTS, MAX_SHARDS, State
-from .reasons import reason_text
+from .reasons import reason_of, reason_text
 from .runtime import blocking
 from .times import as_datetime, lease_ms, maybe_span_ms
 
@@ -126,6 +126,15 @@ def release_item(receipt: Receipt, delay: timedelta | None, keep_attempt: bool =
 
 def bury_item(receipt: Receipt, reason: str) -> Item:
     return receipt.item("bury", reason_text(reason))
+
+
+def settling_item(receipt: Receipt, fault: BaseException | None) -> Item:
+    """Returns the item that settles a delivery whose handler returned, or raised this."""
+    if fault is None:
+        return receipt.item("ack")
+    if isinstance(fault, Bury):
+        return bury_item(receipt, reason_of(fault))
+    return release_item(receipt, None, reason=reason_of(fault))
 
 
 def deliveries(

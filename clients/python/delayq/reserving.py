@@ -2,22 +2,23 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 from .asking import Asking
 from .calls import listed
 from .checks import whole
-from .compression import Restoring
 from .delivery import AsyncDelivery, Leased, Receipt, bury_item, deliveries, release_item
 from .errors import ClientClosed, InvalidArgument, is_outage
+from .inspecting import Inspecting
 from .items import Call, Item
 from .names import name
 from .outcome import Outcome
 from .process import process_name
+from .promoting import promote_earliest
 from .protocol import MAX_BYTES_A_CALL, MAX_IDS_A_CALL, MAX_SHARDS, Word
-from .times import lease_ms, wait_ms
+from .times import When, epoch_ms, lease_ms, wait_ms
 from .watch import Watch
 
 #: Minimum bytes per shard of a reserve.
@@ -48,7 +49,7 @@ class Terms(NamedTuple):
         return cls(names, whole(what, max_messages, 1, most), lease_ms(lease))
 
 
-class Reserving(Restoring):
+class Reserving(Inspecting):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         #: The class of deliveries.
@@ -57,12 +58,21 @@ class Reserving(Restoring):
 
     async def reserve(
         self, topics: Sequence[str], max_messages: int = 1, *,
-        lease: timedelta | None = None, wait: timedelta | None = None,
+        lease: timedelta | None = None, wait: timedelta | None = None, promote_until: When | None = None,
     ) -> list[AsyncDelivery]:
         """Reserves ready messages under a lease (None: the topic's), in each shard by priority of the topics. Waits up to
-        `wait` for a first message (None: not at all). All waiting calls share one connection."""
+        `wait` for a first message (None: not at all). All waiting calls share one connection.
+
+        With `promote_until`, delayed messages due until then follow at once, if fewer are ready: the earliest due of all shards,
+        and no more than this call has room for. A call that fails afterwards leaves them ready for every consumer. They are
+        promoted once, before the wait."""
         terms = Terms.of(topics, max_messages, lease)
         waits_ms = 0 if wait is None else wait_ms("wait", wait)
+        if promote_until is not None:
+            work = self._reserve_promoting(terms, epoch_ms("promote_until", promote_until))
+            promoted = await self._runtime.shielded(work, self._give_back)
+            if promoted or waits_ms == 0:
+                return promoted
         if waits_ms > 0:
             return await self._reserve_waiting(terms, time.monotonic() + waits_ms / 1000, lambda: False)
         first = self._turn % await self._learn()
@@ -145,6 +155,30 @@ class Reserving(Restoring):
             return []
         finally:
             asking.leave(bell)
+
+    async def _reserve_promoting(self, terms: Terms, until_ms: int) -> list[AsyncDelivery]:
+        """Reserves all ready messages that there is room for, and then the earliest due of the others."""
+        found: list[AsyncDelivery] = []
+        try:
+            await self._reserve_all(terms, range(await self._learn()), found)
+            for topic in terms.topics:
+                if (left := terms.max_messages - len(found)) > 0:
+                    order = await promote_earliest(self, topic, until_ms, left)
+                    begin = len(found)
+                    await self._reserve_all(terms, dict.fromkeys(shard for shard, *_ in order), found)
+                    rank = {place: n for n, place in enumerate(order)}
+                    found[begin:] = sorted(found[begin:], key=lambda one: rank.get((one.shard, one.id, one.group), -1))
+        except Exception as fault:
+            if not found:
+                raise
+            log.warning("reserved %d messages, and then failed: %s", len(found), fault)
+        return found
+
+    async def _reserve_all(self, terms: Terms, shards: Iterable[int], found: list[AsyncDelivery]) -> None:
+        """Adds the ready messages of some shards, up to the maximum."""
+        asking = Asking(shards)
+        while (left := terms.max_messages - len(found)) > 0 and (shares := asking.take(left)):
+            found += await self._round(terms, shares, asking)
 
     async def _reserve_from(
         self, terms: Terms, shares: Sequence[tuple[int, int]], asking: Asking

@@ -19,10 +19,9 @@ from typing import Any
 from .checks import shown
 from .client import AsyncClient, Client, core_of
 from .consumer import Consuming
-from .delivery import AsyncDelivery, Delivery, Leased, bury_item, release_item
+from .delivery import AsyncDelivery, Delivery, Leased, settling_item
 from .errors import Bury, InvalidArgument
 from .protocol import Word
-from .reasons import reason_of
 from .reserving import Reserving
 from .runtime import Task, drive
 from .signals import Signals
@@ -116,15 +115,8 @@ class _Working:
             _log_failure(delivery, fault)
         if delivery.is_settled:
             return
-        receipt = delivery.receipt
-        if fault is None:
-            item = receipt.item("ack")
-        elif isinstance(fault, Bury):
-            item = bury_item(receipt, reason_of(fault))
-        else:
-            item = release_item(receipt, None, reason=reason_of(fault))
         try:
-            outcome = await delivery._settle(item)
+            outcome = await delivery._settle(settling_item(delivery.receipt, fault))
         except Exception as why:
             log.warning("%s was not settled, and returns when its lease expires: %s", delivery.id, why)
         else:

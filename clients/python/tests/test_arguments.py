@@ -248,6 +248,7 @@ OPTIONS = {
     "put_many messages": (lambda c, v: c.put_many(v), "messages", False, [[]]),
     "reschedule past_ok": (lambda c, v: c.reschedule("t", "a", after=MINUTE, past_ok=v), "past_ok", False, [True]),
     "reserve topics": (lambda c, v: c.reserve(v), "topics", False, []),
+    "reserve promote_until": (lambda c, v: c.reserve(["t"], promote_until=v), "promote_until", True, []),
     "extend receipts": (lambda c, v: c.extend(v), "receipts", False, [[]]),
     "ack receipts": (lambda c, v: c.ack(v), "receipts", False, [[]]),
     "ack receipt's shard": (lambda c, v: c.ack([Receipt(v, RECEIPT.raw)]), "receipt", False, []),

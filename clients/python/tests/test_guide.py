@@ -1,6 +1,9 @@
-"""The test of the guide on tests, as printed; and promotions of topics and groups."""
+"""The code of the guide on tests, as printed; and promotions of topics and groups."""
 
+import os
 import re
+import subprocess
+import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -8,17 +11,35 @@ import pytest
 from deployment import Deployment
 
 import delayq
+from delayq.testing import isolated
 
-GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "testing.md"
+HERE = Path(__file__).parents[1]
+GUIDE = HERE.parents[1] / "docs" / "guides" / "testing.md"
 
 
-@pytest.mark.parametrize("shards", [1, 2, 7])
-def test_the_guide_s_test_passes(connection, shards):
-    (block,) = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text("utf-8"), re.M | re.S)
-    deployment, names = Deployment(connection, shards), {}
-    exec(block, names)
-    with delayq.Client(connection, deployment.namespace) as client:
-        names["test_an_unpaid_order_expires_after_half_an_hour"](client)
+def blocks():
+    """The Python blocks of the guide: the tests, and a reserve."""
+    return re.findall(r"^```python\n(.*?)^```", GUIDE.read_text("utf-8"), re.M | re.S)
+
+
+def test_the_guide_s_tests_pass(redis_socket, tmp_path):
+    tests, _ = blocks()
+    text = tests.replace("redis://127.0.0.1:6379", f"unix://{redis_socket}")
+    assert text != tests
+    (tmp_path / "test_expiries.py").write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path, tmp_path]
+    ran = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(HERE)})
+    assert ran.returncode == 0 and "1 passed" in ran.stdout, ran.stdout
+
+
+@pytest.mark.parametrize("shards", [1, 7])
+def test_the_guide_s_reserve_hands_out_what_is_due_tonight(connection, shards):
+    names = {}
+    exec(blocks()[1], names)
+    with isolated(connection, shards=shards) as queue:
+        for hours in (11, 1, 13):
+            queue.client.put(delayq.Message("expiries", b"x", id=f"in-{hours}", after=timedelta(hours=hours)))
+        assert [one.id for one in names["what_tonight_brings"](queue.client)] == ["in-1", "in-11"]
 
 
 @pytest.mark.parametrize("shards", [1, 2, 7])
