@@ -38,8 +38,12 @@ type To = { at: Time } | { afterMs: number } | { byMs: number; expected: Time };
  */
 export type Change = To & { expected?: Time; pastOk?: boolean };
 
-/** Maximum messages, 1 to 500 (1); lease (the topic's); wait for a first message (0), unless aborted. */
-export type ReserveOptions = { max?: number; leaseMs?: number; waitMs?: number; signal?: AbortSignal };
+/**
+ * Maximum messages, 1 to 500 (1); lease (the topic's); wait for a first message (0), unless aborted. With `promoteUntil`, delayed
+ * messages due until then follow at once, if fewer are ready: the earliest due of all shards, and no more than the call has room
+ * for. A call that fails afterwards leaves them ready for every consumer. They are promoted once, before the wait.
+ */
+export type ReserveOptions = { max?: number; leaseMs?: number; waitMs?: number; promoteUntil?: Time; signal?: AbortSignal };
 
 /** An aborted put is not sent if still queued. */
 export type PutOptions = { signal?: AbortSignal };
@@ -162,10 +166,16 @@ export class Client {
    * calls share one connection.
    */
   async reserve(topics: readonly string[], options: ReserveOptions = {}): Promise<Delivery[]> {
-    const { max = 1, leaseMs, waitMs = 0, signal } = optionsOf("reserve's options", options, "max leaseMs waitMs signal");
+    optionsOf("reserve's options", options, "max leaseMs waitMs promoteUntil signal");
+    const { max = 1, leaseMs, waitMs = 0, promoteUntil, signal } = options;
     const ask = { topics: topicsOf(topics), leaseMs: leaseOf(leaseMs), max: wholeOf("max", max, 1, MAX_IDS_A_CALL) };
     signalOf("signal", signal);
-    if (spanMs("waitMs", waitMs) === 0) return this.reserver.reserveNow(ask);
+    const waits = spanMs("waitMs", waitMs) > 0;
+    if (promoteUntil !== undefined) {
+      const found = await this.reserver.reservePromoting(ask, dueMs("promoteUntil", promoteUntil, false));
+      if (found.length > 0 || !waits) return found;
+    }
+    if (!waits) return this.reserver.reserveNow(ask);
     return this.reserver.reserveWhenReady(ask, performance.now() + waitMs, signal);
   }
 

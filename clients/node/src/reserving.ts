@@ -13,6 +13,7 @@ import { InvalidMessage } from "./names.js";
 import { orderOfReceipt, type Ordering } from "./ordering.js";
 import { ClosedError, TimeoutError } from "./outcome.js";
 import type { Restorer } from "./payload.js";
+import { promoteEarliest } from "./promoting.js";
 import { Rounds, type Answer } from "./rounds.js";
 import { readEnvelope } from "./stored.js";
 import { Watch } from "./watch.js";
@@ -70,6 +71,39 @@ export class Reserver {
     }
     for (const fault of faults.values()) throw fault;
     return [];
+  }
+
+  /** Reserves all ready messages that there is room for, and then the earliest due of the others. */
+  async reservePromoting(ask: Ask, untilMs: number): Promise<Delivery[]> {
+    const found: Delivery[] = [];
+    try {
+      await this.askAll(ask, Array.from({ length: await this.calls.shards() }, (_, shard) => shard), found);
+      for (const topic of ask.topics) {
+        if (found.length >= ask.max) break;
+        const order = await promoteEarliest(this.calls, topic, untilMs, ask.max - found.length);
+        const promoted: Delivery[] = [];
+        await this.askAll({ ...ask, max: ask.max - found.length }, [...new Set(order.map(({ shard }) => shard))], promoted);
+        const place = ({ receipt, id, group }: Delivery) => order.findIndex((one) => one.shard === receipt.shard && one.id === id && one.group === group);
+        found.push(...promoted.map((one) => ({ one, at: place(one) })).sort((a, b) => a.at - b.at).map(({ one }) => one));
+      }
+    } catch (fault) {
+      if (found.length === 0) throw fault; // else the next call meets it
+    }
+    return found;
+  }
+
+  /** Adds the ready messages of some shards, up to the maximum. A shard that gave its whole share is asked again. */
+  private async askAll(ask: Ask, shards: readonly number[], found: Delivery[]): Promise<void> {
+    let left = [...shards];
+    while (left.length > 0 && found.length < ask.max) {
+      const max = ask.max - found.length;
+      const some = left.slice(0, max);
+      const got = await this.ask({ ...ask, max }, some);
+      found.push(...got);
+      const isFull = (shard: number, n: number): boolean =>
+        got.filter(({ receipt }) => receipt.shard === shard).length >= Math.ceil((max - n) / some.length);
+      left = [...left.slice(max), ...some.filter(isFull)];
+    }
   }
 
   /** Reserves as soon as a message is ready, until `untilMs` on the clock of `performance.now`, or until aborted. */

@@ -116,9 +116,9 @@ export class Worker {
 }
 
 /** Wraps the thrown value, which may be undefined. */
-type Failure = { thrown: unknown };
+export type Failure = { thrown: unknown };
 
-function settledBy(delivery: Delivery, failure: Failure | undefined) {
+export function settledBy(delivery: Delivery, failure: Failure | undefined) {
   if (!failure) return delivery.ack();
   const { thrown } = failure;
   return thrown instanceof Bury ? delivery.bury(cutReason(thrown.message)) : delivery.release({ reason: reasonFor(thrown) });

@@ -175,6 +175,7 @@ const OPTIONS: Record<string, [keyof typeof TAKES, Call]> = {
   "node redis": ["none", (_, odd) => new Client([{ name: "a", redis: odd, shards: "0" }]).close()],
   "node shards": ["none", (_, odd) => new Client([{ name: "a", redis, shards: odd }]).close()],
   "reschedule pastOk": ["flag", (c, odd) => c.reschedule("t", "i", { at: new Date(), pastOk: odd })],
+  "reserve promoteUntil": ["none", (c, odd) => c.reserve(["t"], { promoteUntil: odd })],
   "reserve signal": ["none", (c, odd) => c.reserve(["t"], { signal: odd })],
   "reserve topics": ["none", (c, odd) => c.reserve(odd)],
   "ack receipts": ["list", (c, odd) => c.ack(odd)],
