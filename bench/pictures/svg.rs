@@ -45,7 +45,7 @@ impl Picture {
     }
 
     fn add(&mut self, element: impl Display) {
-        writeln!(self.text, "{element}").expect("a string takes whatever is written");
+        writeln!(self.text, "{element}").expect("writing to a string cannot fail");
     }
 
     pub(crate) fn text(&mut self, [x, y]: [f64; 2], class: &str, anchor: Anchor, text: &str) {

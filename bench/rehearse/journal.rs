@@ -64,7 +64,7 @@ impl Journal {
     /// Atomic: after a kill a reader finds either the old or the new journal.
     pub(crate) fn save(&self, folder: &Path) -> Result<(), Fault> {
         let (path, fresh) = (folder.join(NAME), folder.join("rehearsal.json.new"));
-        let text = serde_json::to_string(self).expect("a journal is made of plain values");
+        let text = serde_json::to_string(self).expect("a journal holds plain values");
         let written = std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, &path));
         written.map_err(|error| file(&path, "write", error))
     }

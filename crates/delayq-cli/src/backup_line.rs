@@ -125,13 +125,13 @@ impl Record {
                 begin.format
             )),
             Ok(record) => Ok(Some(record)),
-            Err(error) => Err(format!("it is not a line of a backup: {error}")),
+            Err(error) => Err(format!("not a line of a backup: {error}")),
         }
     }
 
     /// Serialises the record as a line, without the line end.
     pub fn line(&self) -> String {
-        serde_json::to_string(self).expect("it is made of plain values")
+        serde_json::to_string(self).expect("a record holds plain values")
     }
 }
 
@@ -142,7 +142,7 @@ impl LeftOut {
     pub fn sentence(&self) -> String {
         let word = if self.nodes.len() == 1 { "node" } else { "nodes" };
         let Self { nodes, shards } = self;
-        format!("not in the backup, as it was asked for: shards {shards} of {word} {}", nodes.join(", "))
+        format!("left out of the backup on request: shards {shards} of {word} {}", nodes.join(", "))
     }
 }
 

@@ -14,7 +14,7 @@ pub fn confirm(what: &str, yes: bool) -> Result<(), Fault> {
         return Ok(());
     }
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        let message = format!("{what}; there is no terminal to ask on: confirm it with --yes");
+        let message = format!("{what}; no terminal to ask on: confirm with --yes");
         return Err(Fault::new(&NOT_CONFIRMED, message));
     }
     complain(what);
@@ -24,6 +24,6 @@ pub fn confirm(what: &str, yes: bool) -> Result<(), Fault> {
     read.map_err(|error| file("the terminal".as_ref(), "read from", error))?;
     match answer.trim().to_ascii_lowercase().as_str() {
         "y" | "yes" => Ok(()),
-        _ => Err(Fault::new(&NOT_CONFIRMED, format!("{what}; that was not confirmed"))),
+        _ => Err(Fault::new(&NOT_CONFIRMED, format!("{what}; not confirmed"))),
     }
 }

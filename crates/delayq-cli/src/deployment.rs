@@ -229,7 +229,7 @@ impl Context {
             Ok(()) => {
                 let (name, elsewhere) = (named(&target.id, target.group.as_ref()), elsewhere(target));
                 unknown(format!(
-                    "there is no message {name} in {topic}{elsewhere}: never put, or finished and forgotten"
+                    "no message {name} in {topic}{elsewhere}: never put, or finished and forgotten"
                 ))
             }
             Err(fault) => fault,
@@ -275,10 +275,10 @@ fn like<'t>(topic: &Topic, topics: &'t [Topic]) -> Option<&'t Topic> {
 /// Says that the topic does not exist, and suggests a similar name.
 pub fn no_topic(topic: &Topic, topics: &[Topic]) -> String {
     match like(topic, topics) {
-        Some(known) => format!("there is no topic {topic}; did you mean {known}?"),
+        Some(known) => format!("no topic {topic}; did you mean {known}?"),
         None if topics.is_empty() => {
-            format!("there is no topic {topic}, nor any other: the first put creates one")
+            format!("no topic {topic}: there are no topics yet, the first put creates one")
         }
-        None => format!("there is no topic {topic}; delayq topics lists all {}", topics.len()),
+        None => format!("no topic {topic}; delayq topics lists all {}", topics.len()),
     }
 }

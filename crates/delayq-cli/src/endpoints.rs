@@ -55,12 +55,13 @@ fn of(members: Vec<Registered>, others: impl Iterator<Item = HostPort>) -> Vec<E
     let place = |address: &String| match address.parse::<HostPort>() {
         Err(why) => Err(why),
         Ok(place) if is_everywhere(&place) => {
-            Err(format!("it registered {place}, which is no host: set [admin] advertise there"))
+            Err(format!("it registered {place}, which is not a host name: set [admin] advertise there"))
         }
         // Only a single process can answer at an address of this host.
         Ok(place) if is_here(&place) && members.values().filter(|other| *other == address).count() > 1 => {
             Err(format!(
-                "several processes registered {place}: let [admin] listen where other hosts reach it"
+                "several processes registered {place}: set [admin] listen to an address that other hosts can \
+                 reach"
             ))
         }
         Ok(place) => Ok(place),
@@ -99,7 +100,7 @@ impl Endpoint {
         let address = self.place.clone()?;
         let asked = address.clone();
         let answer = timeout(DEADLINE, spawn_blocking(move || ask(&asked, path))).await;
-        let answer = answer.map_err(|_| format!("{address} does not answer within {DEADLINE:?}"))?;
+        let answer = answer.map_err(|_| format!("{address} did not answer within {DEADLINE:?}"))?;
         let answer = answer.map_err(|error| error.to_string())?;
         answer.map(|(_, body)| body).map_err(|error| format!("{address} does not answer: {error}"))
     }

@@ -11,11 +11,11 @@ use std::fmt::Display;
 pub const USAGE: Code = Code {
     id: "DQ-U001",
     title: "an argument is invalid",
-    cause: "An argument breaks a limit, or two of them contradict each other. Nothing was changed.",
+    cause: "An argument breaks a limit, or two arguments contradict each other. Nothing was changed.",
     tries: [
-        "Use a value that the message says is accepted.",
-        "See the options of the command: add --help to it.",
-        "See the forms of times, ids and payloads: docs/cli.md.",
+        "Use one of the values that the message accepts.",
+        "See the command's options: --help.",
+        "See how to write times, ids and payloads: docs/cli.md.",
     ],
     exit: Exit::Usage,
 };
@@ -27,8 +27,8 @@ pub const PROGRAM_MISSING: Code = Code {
     cause: "`delayq up` starts a redis-server and an etcd, `delayq work` the given command; each is found through PATH.",
     tries: [
         "On Debian, for delayq up: apt-get install redis-server etcd-server.",
-        "Leave etcd out: delayq up --no-etcd.",
-        "Use servers that run already: --redis URL, or a configuration file.",
+        "Run without etcd: delayq up --no-etcd.",
+        "Use running servers: --redis URL, or a configuration file.",
     ],
     exit: Exit::Unavailable,
 };
@@ -40,8 +40,8 @@ pub const FILE: Code = Code {
     cause: "A file, a folder or the spool in it does not exist, may not be read or written by this user, is in use or damaged, or the disk \
             is full; the message says which.",
     tries: [
-        "Check the path; it is relative to the folder that the command runs in.",
-        "Check owner and mode of the file and of the folders above it, and the free space.",
+        "Check the path, which is relative to the working directory.",
+        "Check the free space, and the owner and mode of the file and its parent folders.",
         "Choose another folder with --data.",
     ],
     exit: Exit::Unavailable,
@@ -51,11 +51,11 @@ pub const FILE: Code = Code {
 pub const LINES_REFUSED: Code = Code {
     id: "DQ-U006",
     title: "some lines were refused",
-    cause: "The lines named above are not messages, or break a limit. The others were put.",
+    cause: "The lines named above are not valid messages, or break a limit. All other lines were put.",
     tries: [
-        "Correct the lines that are named and put them alone.",
-        "Put the whole file again: messages with ids of their own are recognised, not stored twice.",
-        "Stop at the first bad line next time: --strict.",
+        "Correct the named lines and put only those.",
+        "Put the whole file again: a message with its own id is not stored twice.",
+        "To stop at the first bad line: --strict.",
     ],
     exit: Exit::Refused,
 };
@@ -64,12 +64,13 @@ pub const LINES_REFUSED: Code = Code {
 pub const UNBALANCED: Code = Code {
     id: "DQ-U007",
     title: "the books do not balance",
-    cause: "What was accepted is not what was delivered, cancelled, expired, dead, purged, replaced and pending together; \
-            or a message's body cannot be reached. That is a bug, or somebody wrote to Redis by hand.",
+    cause: "The number of accepted messages differs from the sum of delivered, cancelled, expired, dead, \
+            purged, replaced and pending; or a message's body is missing. The cause is a bug, or a manual \
+            write to Redis.",
     tries: [
-        "Run it again when no message moves: shards are not read at the same instant.",
-        "See whether Redis lost data: its log, its last restart, its eviction policy (delayq doctor).",
-        "Report it with this output and the logs of the timers and forwarders.",
+        "Run it again while no message moves: shards are not read at the same instant.",
+        "Check whether Redis lost data: its log, last restart and eviction policy (delayq doctor).",
+        "Report a bug with this output and the logs of the timers and forwarders.",
     ],
     exit: Exit::Bug,
 };
@@ -78,9 +79,9 @@ pub const UNBALANCED: Code = Code {
 pub const UNFIT: Code = Code {
     id: "DQ-U008",
     title: "a check failed",
-    cause: "The table names it, and how to fix it.",
+    cause: "The table names the check and the fix.",
     tries: [
-        "Do what the last column of the table says.",
+        "Follow the last column of the table.",
         "Check again: delayq doctor.",
         "See the settings in force: delayq config show.",
     ],
@@ -93,8 +94,8 @@ pub const FOLDER_IN_USE: Code = Code {
     title: "another process uses the data folder",
     cause: "Two processes on one folder would start two servers on one set of files.",
     tries: [
-        "Use the running one: its configuration is delayq.toml in the folder.",
-        "Stop it with Ctrl-C, or by its process id.",
+        "Use the running process: its configuration is delayq.toml in the folder.",
+        "Stop the running process: Ctrl-C, or kill its process id.",
         "Choose another folder with --data.",
     ],
     exit: Exit::Unavailable,
@@ -104,12 +105,12 @@ pub const FOLDER_IN_USE: Code = Code {
 pub const UNKNOWN: Code = Code {
     id: "DQ-U012",
     title: "what the command names does not exist",
-    cause: "There is no such topic, message, dead letter, record or timer: it never existed, it is finished and forgotten, or its name \
-            is misspelt.",
+    cause: "No such topic, message, dead letter, record or timer: it never existed, has finished and been \
+            forgotten, or the name is misspelt.",
     tries: [
         "List what exists: delayq topics, delayq list TOPIC.",
-        "An own id is another message in each group: give its --group.",
-        "Is it the right deployment? delayq config show.",
+        "Each group has its own ids: give the message's --group.",
+        "Check that this is the right deployment: delayq config show.",
     ],
     exit: Exit::NotFound,
 };
@@ -118,12 +119,12 @@ pub const UNKNOWN: Code = Code {
 pub const REFUSED: Code = Code {
     id: "DQ-U013",
     title: "a message refuses the change",
-    cause: "A message has that id already, or it is leased, dead or finished, or another change of its group is not finished; the output \
-            says which.",
+    cause: "The id is already taken; or the message is leased, dead or finished; or another change of its \
+            group is unfinished. The output says which.",
     tries: [
-        "See the message as it is now, and what happened to it: delayq get TOPIC ID, delayq log TOPIC ID.",
-        "A put whose id is taken: give another id, or replace the message: delayq put --replace.",
-        "A leased message: wait until its consumer has settled it, or its lease has ended.",
+        "See the message and its history: delayq get TOPIC ID, delayq log TOPIC ID.",
+        "If the id of a put is taken: choose another id, or replace the message with delayq put --replace.",
+        "If the message is leased: wait until its consumer settles it, or its lease ends.",
     ],
     exit: Exit::Refused,
 };
@@ -132,12 +133,13 @@ pub const REFUSED: Code = Code {
 pub const INTERRUPTED: Code = Code {
     id: "DQ-U015",
     title: "interrupted before the end",
-    cause: "Ctrl-C came before everything was done. With put and restore, everything read until then is put, and the message \
-            names the first line that is not; with backup, everything read until then is in the file.",
+    cause: "The command was interrupted by Ctrl-C. put and restore have stored everything before the line \
+            that the message names; backup has written everything it had read.",
     tries: [
-        "Put the rest: tail -n +LINE FILE | delayq put TOPIC --from -, or delayq restore --from-line LINE.",
-        "Put the whole file again: messages with ids of their own are recognised, not stored twice.",
-        "Continue a backup: delayq backup FILE --resume.",
+        "Put the remaining lines: tail -n +LINE FILE | delayq put TOPIC --from -, or delayq restore \
+         --from-line LINE.",
+        "Put the whole file again: a message with its own id is not stored twice.",
+        "Continue the backup: delayq backup FILE --resume.",
     ],
     exit: Exit::DrainDeadline,
 };
@@ -146,10 +148,10 @@ pub const INTERRUPTED: Code = Code {
 pub const NOT_CONFIRMED: Code = Code {
     id: "DQ-U016",
     title: "not confirmed",
-    cause: "The command cannot be undone, so it asks first. Nothing was changed.",
+    cause: "The command cannot be undone, so it asks for confirmation. Nothing was changed.",
     tries: [
-        "Answer y when it asks.",
-        "Confirm in advance, in scripts: --yes.",
+        "Answer y at the prompt.",
+        "In scripts, confirm in advance: --yes.",
         "See what would be affected: delayq list TOPIC, delayq shards.",
     ],
     exit: Exit::Usage,
@@ -159,11 +161,12 @@ pub const NOT_CONFIRMED: Code = Code {
 pub const BACKUP_INCOMPLETE: Code = Code {
     id: "DQ-U017",
     title: "some messages are not in the backup",
-    cause: "What is named above has a later format, is damaged, lacks its dictionary, or has a name outside the rules. Everything else is in it.",
+    cause: "The messages named above have a later format, are damaged, lack their dictionary, or have names \
+            that break the rules. All other messages are in the backup.",
     tries: [
-        "Use the delayq that wrote them, or a later one.",
-        "See what is wrong with them: delayq audit --bodies.",
-        "See one: delayq get TOPIC ID.",
+        "Use the delayq version that wrote them, or a later one.",
+        "See the cause: delayq audit --bodies.",
+        "See one message: delayq get TOPIC ID.",
     ],
     exit: Exit::Refused,
 };
@@ -171,12 +174,13 @@ pub const BACKUP_INCOMPLETE: Code = Code {
 /// A backup cannot be used as asked.
 pub const BACKUP_UNUSABLE: Code = Code {
     id: "DQ-U018",
-    title: "the backup cannot be used this way",
-    cause: "It was interrupted and is incomplete; or it cannot be continued, because it is complete or of another deployment.",
+    title: "the backup cannot be used",
+    cause: "The backup is incomplete because it was interrupted; or it cannot be resumed because it is \
+            complete or of another deployment.",
     tries: [
-        "Continue one that was interrupted: delayq backup FILE --resume.",
+        "Resume an interrupted backup: delayq backup FILE --resume.",
         "Start over: delayq backup FILE --overwrite.",
-        "Restore what it has: delayq restore FILE does so, and says that it is incomplete.",
+        "Restore an incomplete backup anyway: delayq restore FILE restores what it contains and says so.",
     ],
     exit: Exit::Refused,
 };
@@ -184,12 +188,12 @@ pub const BACKUP_UNUSABLE: Code = Code {
 /// The timers form no fleet.
 pub const NO_FLEET: Code = Code {
     id: "DQ-U019",
-    title: "there is no fleet of timers",
-    cause: "Without etcd a single timer owns every shard: no other timer can take them over.",
+    title: "no fleet of timers",
+    cause: "Without etcd, a single timer owns every shard, and no other timer can take over.",
     tries: [
         "Stop the timer and start its successor at once: it waits for the lock, for at most [timer] lock.",
-        "Use etcd, and several timers: [etcd] enabled = true and endpoints.",
-        "See which configuration is in force: delayq config show.",
+        "Use etcd and several timers: set [etcd] enabled = true and endpoints.",
+        "See the settings in force: delayq config show.",
     ],
     exit: Exit::Config,
 };
@@ -197,12 +201,14 @@ pub const NO_FLEET: Code = Code {
 /// No other timer could take the shards.
 pub const NOBODY_LEFT: Code = Code {
     id: "DQ-U020",
-    title: "no other timer could take the shards",
-    cause: "There is no other timer, or each is drained, is stopping or cannot reach its Redis. Nothing was changed.",
+    title: "no other timer can take the shards",
+    cause: "There is no other timer, or every other timer is drained, stopping, or cannot reach its Redis. \
+            Nothing was changed.",
     tries: [
         "Start another timer, or undrain one: delayq timers undrain NAME.",
-        "See what hinders the others: delayq timers, delayq doctor.",
-        "Drain it anyway: --force. Messages that become due then wait, for 10 s or more, until a timer rescues them.",
+        "See the state of the other timers: delayq timers, delayq doctor.",
+        "Drain it anyway: --force. Messages that become due then wait, 10 s or more, until a timer takes \
+         over.",
     ],
     exit: Exit::Refused,
 };
@@ -210,12 +216,13 @@ pub const NOBODY_LEFT: Code = Code {
 /// A drained timer kept shards for too long.
 pub const DRAIN_UNFINISHED: Code = Code {
     id: "DQ-U021",
-    title: "the timer is drained, but its shards are not handed over yet",
-    cause: "The shards did not move within --deadline. The drain stays in force, and they move as soon as they can.",
+    title: "the timer is drained, but its shards are not yet handed over",
+    cause: "The shards did not move within --deadline. The drain stays in force, and the shards move as soon \
+            as possible.",
     tries: [
-        "See who holds what: delayq timers.",
-        "See the logs of the timer and of the leader: both have to reach etcd, and the timer its Redis.",
-        "A leader of an earlier version does not know drains: upgrade the timers, the leader included.",
+        "See which timer holds which shard: delayq timers.",
+        "See the logs of the timer and the leader: both must reach etcd, and the timer its Redis.",
+        "Upgrade all timers: a leader of an earlier version ignores drains.",
     ],
     exit: Exit::DrainDeadline,
 };
@@ -224,12 +231,12 @@ pub const DRAIN_UNFINISHED: Code = Code {
 pub const TOPIC_KEPT: Code = Code {
     id: "DQ-U023",
     title: "the topic is not deleted",
-    cause: "A shard holds messages of it: delayed, ready, leased or dead; or it is being created right now. The message says which. Nothing \
-            was changed.",
+    cause: "A shard still holds messages of the topic (delayed, ready, leased or dead), or the topic is \
+            being created. The message says which. Nothing was changed.",
     tries: [
-        "See what it holds: delayq topic show TOPIC.",
+        "See the remaining messages: delayq topic show TOPIC.",
         "Delete its messages and dead letters: delayq purge TOPIC, delayq dead purge TOPIC.",
-        "Stop its producers, wait for what is leased, and run it again.",
+        "Stop the topic's producers, wait until no message is leased, and run the command again.",
     ],
     exit: Exit::Refused,
 };
@@ -238,12 +245,12 @@ pub const TOPIC_KEPT: Code = Code {
 pub const NOT_REPLAYED: Code = Code {
     id: "DQ-U024",
     title: "some dead letters were not replayed",
-    cause: "A dead letter that would have expired by its new due time, or is damaged or of a later format, stays dead; the output counts \
-            them by reason. The others were replayed.",
+    cause: "A dead letter stays dead if it would have expired by its new due time, is damaged, or has a \
+            later format. The output counts the reasons. All others were replayed.",
     tries: [
         "See the dead letters: delayq dead list TOPIC --reason WORDS.",
-        "Put them again under other ids: delayq get TOPIC ID --payload has the payload.",
-        "Delete those that nobody needs: delayq dead purge TOPIC.",
+        "Put them again under other ids: delayq get TOPIC ID --payload prints the payload.",
+        "Delete the ones no longer needed: delayq dead purge TOPIC.",
     ],
     exit: Exit::Refused,
 };
@@ -252,11 +259,12 @@ pub const NOT_REPLAYED: Code = Code {
 pub const RECORDS_UNREADABLE: Code = Code {
     id: "DQ-U025",
     title: "some records cannot be read",
-    cause: "Records of the spool, or rows of the outbox, are damaged or of a later version. All others are in the output.",
+    cause: "Records of the spool, or rows of the outbox, are damaged or have a later version. The output has \
+            all others.",
     tries: [
-        "Read them with the delayq that wrote them, or a later one.",
-        "See what is set aside, and why: delayq spool rejected, delayq outbox rejected.",
-        "Put what is missing again from where it came from: messages with ids of their own are recognised.",
+        "Read them with the delayq version that wrote them, or a later one.",
+        "See which are set aside, and why: delayq spool rejected, delayq outbox rejected.",
+        "Put the missing messages again from their source: a message with its own id is not stored twice.",
     ],
     exit: Exit::Refused,
 };
@@ -264,13 +272,13 @@ pub const RECORDS_UNREADABLE: Code = Code {
 /// The shards cannot be added or moved as asked.
 pub const SHARDS_REFUSED: Code = Code {
     id: "DQ-U026",
-    title: "the shards cannot be added or moved so",
-    cause: "The shard count only grows, one growth or move at a time; shards move between nodes of [[redis.nodes]], to one that \
-            replicates the other. The message says what is missing.",
+    title: "the shards cannot be added or moved",
+    cause: "The shard count can only grow, by one growth or move at a time. Shards move between nodes of \
+            [[redis.nodes]], from a node to its replica. The message names the missing condition.",
     tries: [
-        "See the shards, and what is half done: delayq shards.",
-        "Finish an earlier growth or move first: repeat its command.",
-        "Read how to prepare it: docs/guides/scaling.md, docs/operations.md.",
+        "See the shards and any unfinished change: delayq shards.",
+        "Finish an interrupted growth or move first: repeat its command.",
+        "Read how to prepare: docs/guides/scaling.md, docs/operations.md.",
     ],
     exit: Exit::Refused,
 };
@@ -278,13 +286,13 @@ pub const SHARDS_REFUSED: Code = Code {
 /// Some shards do not answer.
 pub const PARTIAL: Code = Code {
     id: "DQ-U030",
-    title: "a part of the answer is missing",
-    cause: "Some shards cannot be asked: their server is down, refuses this client or came back empty, or they are moving to another one. The \
-            message names them. What was printed is of all others.",
+    title: "the answer is incomplete",
+    cause: "Some shards cannot be read: their server is down, refuses this client or came back empty, or the \
+            shards are moving. The message names them. The output covers all others.",
     tries: [
-        "See what is wrong with each server: delayq doctor.",
-        "A move that is half done: repeat delayq shards move, or take it back with --back.",
-        "Run it again once the server answers; until then no count is of the whole deployment.",
+        "Check each server: delayq doctor.",
+        "If a move is half done: repeat delayq shards move, or undo it with --back.",
+        "Run it again once the server answers; until then, counts do not cover the whole deployment.",
     ],
     exit: Exit::Partial,
 };

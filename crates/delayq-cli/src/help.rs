@@ -23,7 +23,7 @@ pub const VARIABLES: [(&str, &str); 5] = [
     ("DELAYQ_CONFIG", "The configuration file; --config overrides it"),
     ("DELAYQ__SECTION__KEY", "Overrides a key of the file: DELAYQ__REDIS__URL"),
     ("RUST_LOG", "Overrides [log] filter"),
-    ("TZ", "The zone of times that name none: Europe/Berlin"),
+    ("TZ", "Time zone of times that name no zone: Europe/Berlin"),
     ("NO_COLOR", "Any value: no colours"),
 ];
 
@@ -40,9 +40,9 @@ pub fn by_task(whole: Command) -> Command {
     };
     let mut text = String::new();
     for (task, names) in TASKS {
-        writeln!(text, "{task}:").expect("a string takes whatever is written");
+        writeln!(text, "{task}:").expect("writing to a string cannot fail");
         for name in *names {
-            writeln!(text, "  {name:<12} {}", about(name)).expect("a string takes whatever is written");
+            writeln!(text, "  {name:<12} {}", about(name)).expect("writing to a string cannot fail");
         }
         text.push('\n');
     }
@@ -52,7 +52,7 @@ pub fn by_task(whole: Command) -> Command {
 fn after() -> String {
     let mut text = "Environment:\n".to_owned();
     for (name, meaning) in VARIABLES {
-        writeln!(text, "  {name:<21} {meaning}").expect("a string takes whatever is written");
+        writeln!(text, "  {name:<21} {meaning}").expect("writing to a string cannot fail");
     }
     text + "\n`delayq help COMMAND` explains a command."
 }

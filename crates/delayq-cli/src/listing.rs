@@ -74,10 +74,7 @@ impl ListingPage {
             .output
             .print(&json!({ "messages": messages, "next": next }), || table(context, &page, columns, now))?;
         if let (Some(next), false) = (next, context.output.json) {
-            complain(&format!(
-                "there are more than these {}; next page: --after {next}",
-                page.messages.len()
-            ));
+            complain(&format!("more than these {}; next page: --after {next}", page.messages.len()));
         }
         Ok(page.messages.len())
     }
@@ -150,15 +147,15 @@ pub fn story(listed: &Listed, now: UnixMillis) -> Vec<String> {
     let due = time_from(envelope.due, now);
     story.push(match envelope.state {
         State::Delayed => format!("due {due}"),
-        State::Ready => format!("ready since {since}; it was due {due}"),
+        State::Ready => format!("ready since {since}; was due {due}"),
         State::Leased if envelope.doomed => {
-            format!("leased until {since}; cancelled meanwhile, so not tried again")
+            format!("leased until {since}; cancelled meanwhile, so no retry")
         }
-        State::Leased => format!("leased until {since}; it was due {due}"),
+        State::Leased => format!("leased until {since}; was due {due}"),
         State::Dead => format!("dead since {since}"),
-        State::Delivered => format!("delivered {since}; it was due {due}"),
-        State::Cancelled => format!("cancelled {since}; it was due {due}"),
-        State::Expired => format!("expired {since}; it was due {due}"),
+        State::Delivered => format!("delivered {since}; was due {due}"),
+        State::Cancelled => format!("cancelled {since}; was due {due}"),
+        State::Expired => format!("expired {since}; was due {due}"),
         State::Purged => format!("purged by an operator {since}"),
     });
     story.extend(envelope.reason.as_ref().map(|reason| format!("because: {}", printable(reason))));

@@ -34,7 +34,7 @@ pub fn answering(look: &Look) -> Result<&Shards, Fault> {
 /// No shard answers, or a shard stopped answering.
 pub fn topics(look: &Look) -> Result<&Topics, Fault> {
     answering(look)?;
-    let topics = look.topics.as_ref().expect("the topics were wanted");
+    let topics = look.topics.as_ref().expect("the topics were requested");
     topics.as_ref().map_err(|error| of_core(error.clone()))
 }
 
@@ -59,7 +59,7 @@ pub fn finish(look: &Look, shown: Result<(), Fault>) -> Result<(), Fault> {
     if missing.is_empty() {
         return shown;
     }
-    let missing = format!("the answer is without {}", missing.join("; without "));
+    let missing = format!("not in the answer: {}", missing.join("; "));
     match shown {
         Ok(()) => Err(Fault::new(&PARTIAL, missing)),
         // The unknown thing may be in a shard that was not asked.

@@ -12,6 +12,6 @@ pub const fn elsewhere(target: &Target) -> &'static str {
     match target {
         Target { id: MessageId::Generated(_), .. } => "",
         Target { group: None, .. } => " without a group (if it has one, add --group)",
-        Target { group: Some(_), .. } => " (an own id is another message in each group)",
+        Target { group: Some(_), .. } => " (each group has its own ids)",
     }
 }

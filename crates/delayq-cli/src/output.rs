@@ -55,7 +55,7 @@ impl Output {
     /// Standard output cannot be written.
     pub fn print(self, value: &impl Serialize, table: impl FnOnce() -> String) -> Result<(), Fault> {
         if self.json {
-            let text = serde_json::to_string_pretty(value).expect("what is printed is made of plain values");
+            let text = serde_json::to_string_pretty(value).expect("printed records hold plain values");
             return say(&text);
         }
         say(&table())
@@ -67,7 +67,7 @@ impl Output {
     /// Standard output cannot be written.
     pub fn line(self, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Fault> {
         if self.json {
-            return say(&serde_json::to_string(value).expect("what is printed is made of plain values"));
+            return say(&serde_json::to_string(value).expect("printed records hold plain values"));
         }
         say(&text())
     }

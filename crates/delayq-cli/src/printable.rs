@@ -18,7 +18,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
             '\t' => shown.push_str("\\t"),
             letter if acts(letter) => {
                 for unit in letter.encode_utf16(&mut [0; 2]) {
-                    write!(shown, "\\u{unit:04x}").expect("a string takes whatever is written");
+                    write!(shown, "\\u{unit:04x}").expect("writing to a string cannot fail");
                 }
             }
             letter => shown.push(letter),

@@ -91,7 +91,7 @@ impl Rows {
         let note = match left_out.is_empty() {
             true => String::new(),
             false => {
-                format!("\n(without {}: the terminal is too narrow; --json has all)", left_out.join(", "))
+                format!("\n(without {}: the terminal is too narrow; --json shows all)", left_out.join(", "))
             }
         };
         self.finish(table) + &note
@@ -248,7 +248,9 @@ mod tests {
 
     #[test]
     fn what_may_be_missed_goes_first_and_then_each_row_is_a_block() {
-        assert!(topics(Some(40)).contains("(without DELIVERED: the terminal is too narrow; --json has all)"));
+        assert!(
+            topics(Some(40)).contains("(without DELIVERED: the terminal is too narrow; --json shows all)")
+        );
         assert!(
             topics(Some(30)).starts_with(
                 "TOPIC      orders\nREADY      12\nDELIVERED  3\nNEXT DUE   in 2days 7h\nFLOW       at most 5.0/s\n\nTOPIC"

@@ -27,7 +27,7 @@ impl Invocation {
             Some("--config") => arguments.next(),
             Some(option) if option.starts_with('-') => match option.strip_prefix("--config=") {
                 Some(file) => Some(file.into()),
-                None => return Self::unknown(program, &format!("there is no option {option}")),
+                None => return Self::unknown(program, &format!("unknown option {option}")),
             },
             _ => Some(first),
         };
@@ -35,7 +35,7 @@ impl Invocation {
             (Some(file), None) => serve(Source::File(file.into())),
             (None, _) => Self::unknown(program, "--config needs a FILE"),
             (Some(_), Some(more)) => {
-                Self::unknown(program, &format!("there is no second FILE: {}", more.display()))
+                Self::unknown(program, &format!("unexpected second FILE: {}", more.display()))
             }
         }
     }

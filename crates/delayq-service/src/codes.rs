@@ -19,8 +19,8 @@ pub const CONFIG_FAULTY: Code = Code {
             other. All faults are listed at once; nothing was started.",
     tries: [
         "Fix each listed line; the message names the accepted values.",
-        "Compare with config/delayq.toml, which has every key with its default.",
-        "Look for DELAYQ__ variables in the environment: they override the file.",
+        "Compare with config/delayq.toml, which lists every key and its default.",
+        "Check the environment for DELAYQ__ variables: they override the file.",
     ],
     exit: Exit::Config,
 };
@@ -32,8 +32,8 @@ pub const CONFIG_UNREADABLE: Code = Code {
     cause: "The file does not exist, is not readable by the user of this process, or is not UTF-8.",
     tries: [
         "Check the given path, which is relative to the working directory of the process.",
-        "Check owner and mode of the file and of the folders above it.",
-        "Start without a file to use the defaults and the environment alone.",
+        "Check the owner and mode of the file and its parent folders.",
+        "Start without a file to use only the defaults and the environment.",
     ],
     exit: Exit::Config,
 };
@@ -46,7 +46,7 @@ pub const LOG_FILTER: Code = Code {
     tries: [
         "Unset RUST_LOG to fall back to the configuration.",
         "Use one of error, warn, info, debug, trace.",
-        "Separate several directives by commas: `warn,delayq=debug`.",
+        "Separate directives with commas: `warn,delayq=debug`.",
     ],
     exit: Exit::Config,
 };
@@ -69,12 +69,12 @@ pub const ADMIN_BIND: Code = Code {
 pub const TASK_ENDED: Code = Code {
     id: "DQ-P002",
     title: "a task ended without a shutdown",
-    cause: "Each task of a service runs until shutdown. This one returned or panicked before, and the process ends \
-            rather than run without it.",
+    cause: "Every task of a service runs until shutdown. This one returned or panicked earlier, so the \
+            process exits rather than run without it.",
     tries: [
         "Read the log lines before this one: a panic is logged with its location.",
         "Restart the process; its messages return when the leases expire.",
-        "Report it with the log: this is a bug.",
+        "Report the bug with the log.",
     ],
     exit: Exit::Bug,
 };
@@ -83,12 +83,12 @@ pub const TASK_ENDED: Code = Code {
 pub const DRAIN_DEADLINE: Code = Code {
     id: "DQ-P003",
     title: "the drain deadline passed",
-    cause: "The process was asked to stop and the tasks named in the message did not finish in time. What they held \
-            is given back when its leases expire.",
+    cause: "The process was asked to stop, and the tasks named in the message did not finish in time. Their \
+            messages return when the leases expire.",
     tries: [
         "Raise `[shutdown] drain_deadline`, and the supervisor's own kill timeout above it.",
         "Find out which destination was slow at that time.",
-        "If the same task is named each time, report that with the log.",
+        "If the same task is named every time, report it with the log.",
     ],
     exit: Exit::DrainDeadline,
 };
@@ -110,8 +110,8 @@ pub const SYSTEM: Code = Code {
 pub const NOT_READY: Code = Code {
     id: "DQ-P006",
     title: "the process is not ready",
-    cause: "`--healthcheck` asked the admin endpoint of the process that runs with the same configuration. It does not \
-            answer, or it names conditions that are not met.",
+    cause: "`--healthcheck` asked the admin endpoint of the process with the same configuration. The \
+            endpoint did not answer, or reported unmet conditions.",
     tries: [
         "Read the conditions in the message, and the log of the process.",
         "Check everything that the process needs: delayq doctor.",

@@ -57,7 +57,7 @@ fn nodes(redis: &RedisConfig) -> Result<Option<NodeMap>, String> {
 /// the key.
 pub fn link(redis: &RedisConfig) -> Result<LinkSettings, String> {
     if !redis.nodes.is_empty() {
-        return Err("nodes: several Redises, but a single Redis is needed here".to_owned());
+        return Err("nodes: expected a single Redis, found several".to_owned());
     }
     let mut link = LinkSettings::new(redis.place().expose())
         .connect_timeout(*redis.connect_timeout)

@@ -63,14 +63,14 @@ impl Exit {
         match self {
             Self::Done => "done",
             Self::Usage => "the command line is invalid, exceeds a limit or contradicts itself",
-            Self::Refused => "refused because of stored data, or some lines or messages were left out",
+            Self::Refused => "refused because of stored data, or some lines or messages were skipped",
             Self::NotFound => "a named topic, message or dead letter does not exist",
-            Self::Partial => "the answer lacks the shards of servers that cannot be used",
+            Self::Partial => "the answer is incomplete: some servers cannot be used",
             Self::Unavailable => {
                 "a server, a file or a program cannot be used, the deployment is not as configured, or a check failed"
             }
-            Self::Bug => "a bug in delayq, or books that do not balance",
-            Self::DrainDeadline => "the deadline of a drain passed, or the drain was stopped before its end",
+            Self::Bug => "a bug in delayq, or inconsistent message counts",
+            Self::DrainDeadline => "a drain passed its deadline or was interrupted",
             Self::Config => "the configuration is invalid",
         }
     }

@@ -128,8 +128,8 @@ impl Fitness {
     fn warn_of_its_log(&mut self, facts: &ServerFacts) {
         if facts.aof_as_loaded && !self.warned {
             tracing::warn!(
-                "Redis has not rewritten its append-only file since it started: unless it was stopped in order, run \
-                 BGREWRITEAOF, because a torn end would spoil its next start (docs/operations/repair.md)"
+                "Redis has not rewritten its append-only file since it started: after a crash, run \
+                 BGREWRITEAOF, because a torn end can prevent the next start (docs/operations/repair.md)"
             );
         }
         self.warned = facts.aof_as_loaded;

@@ -22,7 +22,7 @@ struct Bounds {
 /// The error names a silent endpoint, or the conditions that are not met.
 pub(crate) fn healthcheck(listen: &Listen) -> Result<(), Fault> {
     let Listen::At(address) = listen else {
-        return Err(Fault::new(&NOT_READY, "[admin] listen is \"\": there is no endpoint to ask"));
+        return Err(Fault::new(&NOT_READY, "[admin] listen is \"\": the process has no admin endpoint"));
     };
     let answer = unready(address)
         .map_err(|error| Fault::new(&NOT_READY, format!("{address} does not answer")).because(error))?;

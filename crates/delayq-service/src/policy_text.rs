@@ -25,7 +25,7 @@ pub fn policy_of(settings: &BTreeMap<String, String>) -> Result<Policy, String> 
 
 fn set(policy: &mut Policy, name: &str, value: &str) -> Result<(), String> {
     let setting = PolicySetting::ALL.into_iter().find(|setting| setting.name() == name);
-    set_one(policy, setting.ok_or("there is no such setting")?, value)
+    set_one(policy, setting.ok_or("unknown setting")?, value)
 }
 
 /// Sets one setting to a value as operators write it.
@@ -50,7 +50,7 @@ pub fn text(policy: &Policy, setting: PolicySetting) -> Option<String> {
     let plain = String::from_utf8_lossy(&stored);
     Some(match setting.entry().form {
         Form::Span { .. } => {
-            let ms = plain.parse().expect("a span is stored as a number");
+            let ms = plain.parse().expect("a duration is stored as a number");
             HumanDuration::from(Duration::from_millis(ms)).to_string()
         }
         Form::Backoff => backoff_text(policy.backoff.as_ref().expect("the policy has a back-off")),

@@ -144,7 +144,7 @@ fn line(topic: &Topic, id: &MessageId, envelope: &Envelope, (replace, again): (b
         delivery: envelope.delivery,
         reason: envelope.reason.as_deref(),
     };
-    serde_json::to_string(&written).expect("it is made of plain values")
+    serde_json::to_string(&written).expect("a line holds plain values")
 }
 
 /// The message of a line; `topic` is for lines that name none, `past_ok` for times that [`When::due`] doubts.
@@ -153,7 +153,9 @@ fn line(topic: &Topic, id: &MessageId, envelope: &Envelope, (replace, again): (b
 /// A sentence that says what is wrong with the line.
 pub fn parse(line: &[u8], topic: Option<&Topic>, past_ok: bool) -> Result<Message, String> {
     match parse_any(line, topic, past_ok)? {
-        Parsed { dead: true, .. } => Err("it is a dead letter of a backup: delayq restore --dead".to_owned()),
+        Parsed { dead: true, .. } => {
+            Err("the line is a dead letter of a backup: use delayq restore --dead".to_owned())
+        }
         Parsed { message, .. } => Ok(message),
     }
 }
@@ -172,21 +174,25 @@ pub fn parse_any(line: &[u8], topic: Option<&Topic>, past_ok: bool) -> Result<Pa
 /// A sentence that says what is wrong with the line.
 pub fn parse_anywhere(line: &[u8], topic: Option<&Topic>, past_ok: bool) -> Result<Message, String> {
     match parse_by(Clock::Nobody, line, topic, past_ok)? {
-        Parsed { dead: true, .. } => Err("it is a dead letter of a backup: delayq restore --dead".to_owned()),
+        Parsed { dead: true, .. } => {
+            Err("the line is a dead letter of a backup: use delayq restore --dead".to_owned())
+        }
         Parsed { message, .. } => Ok(message),
     }
 }
 
 fn parse_by(clock: Clock, line: &[u8], topic: Option<&Topic>, past_ok: bool) -> Result<Parsed, String> {
-    let text = std::str::from_utf8(line).map_err(|error| format!("it is not UTF-8: {error}"))?;
+    let text = std::str::from_utf8(line).map_err(|error| format!("the line is not UTF-8: {error}"))?;
     let line: PutLine<'_> = serde_json::from_str(text).map_err(|error| column(&error))?;
     let topic = line.topic.or_else(|| topic.cloned());
-    let topic = topic.ok_or("it has no \"topic\", and none was given as an argument")?;
+    let topic = topic.ok_or("no \"topic\", neither in the line nor as an argument")?;
     if let Some(state) = line.state.as_deref().filter(|state| !STATES.contains(state)) {
-        return Err(format!("state: {state:?} is none of {}", STATES.join(", ")));
+        return Err(format!("state: unknown {state:?}, expected one of {}", STATES.join(", ")));
     }
     let payload = match (line.payload, &line.payload_base64) {
-        (Some(_), Some(_)) => return Err("it has both \"payload\" and \"payload_base64\"".to_owned()),
+        (Some(_), Some(_)) => {
+            return Err("both \"payload\" and \"payload_base64\" are set; keep one".to_owned());
+        }
         (Some(raw), None) => payload_bytes(raw),
         (None, Some(text)) => base64::engine::general_purpose::STANDARD
             .decode(text)
@@ -201,7 +207,7 @@ fn parse_by(clock: Clock, line: &[u8], topic: Option<&Topic>, past_ok: bool) -> 
     if let Some(raw) = line.expires {
         match due(clock, "expires", raw, past_ok)? {
             Due::At(at) => message = message.expires(at),
-            Due::After(_) => return Err("expires: write an absolute time".to_owned()),
+            Due::After(_) => return Err("expires: must be an absolute time".to_owned()),
         }
     }
     if let Some(id) = line.id {
@@ -256,7 +262,7 @@ impl<'de> Visitor<'de> for Entries {
         let mut named = BTreeMap::new();
         while let Some((name, value)) = entries.next_entry::<String, String>()? {
             if named.insert(name, value).is_some() {
-                return Err(A::Error::custom("a name is there twice: write an array of [name, value]"));
+                return Err(A::Error::custom("a name occurs twice: write an array of [name, value] pairs"));
             }
         }
         Ok(Named(named))
@@ -284,7 +290,7 @@ fn due(clock: Clock, field: &str, raw: &RawValue, past_ok: bool) -> Result<Due, 
 fn column(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
-    let not_json = if error.is_data() { "" } else { "it is not JSON: " };
+    let not_json = if error.is_data() { "" } else { "not JSON: " };
     let column = if error.column() > 0 { format!(" (column {})", error.column()) } else { String::new() };
     format!("{not_json}{what}{column}")
 }
@@ -341,11 +347,11 @@ mod tests {
     #[test]
     fn each_fault_of_a_line_is_named() {
         for (line, expected) in [
-            (&b"{"[..], "it is not JSON: EOF while parsing an object"),
-            (b"rubbish", "it is not JSON: expected value (column 1)"),
+            (&b"{"[..], "not JSON: EOF while parsing an object"),
+            (b"rubbish", "not JSON: expected value (column 1)"),
             (b"[]", "invalid length 0"),
-            (b"{}", "it has no \"topic\""),
-            (b"\xff\xfe", "it is not UTF-8"),
+            (b"{}", "no \"topic\""),
+            (b"\xff\xfe", "the line is not UTF-8"),
             (br#"{"topic":"a b"}"#, "topic \"a b\": only ASCII letters"),
             (br#"{"topic":""}"#, "it is empty"),
             (br#"{"topic":"t","id":""}"#, "id \"\": it is empty"),
@@ -369,9 +375,9 @@ mod tests {
             (br#"{"topic":"t","headers":{"n":1}}"#, "headers: invalid type: integer `1`"),
             (br#"{"topic":"t","headers":[["n"]]}"#, "headers: invalid length 1"),
             (br#"{"topic":"t","backoff":"10m..1s"}"#, "backoff: the first delay is longer"),
-            (br#"{"topic":"t","headers":{"n":"1","n":"2"}}"#, "headers: a name is there twice"),
+            (br#"{"topic":"t","headers":{"n":"1","n":"2"}}"#, "headers: a name occurs twice"),
             (br#"{"topic":"t","state":"dead"}"#, "dead letter of a backup"),
-            (br#"{"topic":"t","state":"ded"}"#, "state: \"ded\" is none of delayed, ready, leased, dead"),
+            (br#"{"topic":"t","state":"ded"}"#, "state: unknown \"ded\", expected one of delayed, ready, leased, dead"),
             (br#"{"topic":"t","delay":5}"#, "unknown field `delay`"),
         ] {
             let fault = parse(line, None, false).unwrap_err();

@@ -45,7 +45,7 @@ impl Repeats {
                 (Some(file), Some(line)) => format!("{file}:{line}"),
                 _ => "libraries".to_owned(),
             };
-            tracing::warn!(left_out, place, "repeats of a log line were left out");
+            tracing::warn!(left_out, place, "suppressed repeats of a log line");
         }
     }
 

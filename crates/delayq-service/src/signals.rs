@@ -78,7 +78,7 @@ impl Signals {
             if begun.elapsed() >= SAME_STOP {
                 return signal;
             }
-            tracing::info!(signal, "this signal belongs to the first: stopping already");
+            tracing::info!(signal, "duplicate signal ignored: already stopping");
         }
     }
 

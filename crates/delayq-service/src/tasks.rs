@@ -126,7 +126,7 @@ impl Supervisor {
                 // A task that ends at shutdown may report before this loop sees the request.
                 Some(ended) if self.shutdown.is_requested() => ended.while_draining().map_or(Ok(()), Err),
                 Some(ended) => Err(ended.before_shutdown()),
-                None => Err(Fault::new(&TASK_ENDED, "every task is gone")),
+                None => Err(Fault::new(&TASK_ENDED, "every task has ended")),
             },
         }
     }

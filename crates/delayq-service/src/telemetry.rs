@@ -55,7 +55,7 @@ impl Logging {
         match filter(log, None) {
             Ok(filter) => {
                 let changed = (self.refilter)(filter);
-                tracing::info!(filter = log.filter, "the log filter was read again");
+                tracing::info!(filter = log.filter, "log filter reloaded");
                 changed.unwrap_or_else(|error| tracing::warn!(%error, "the log filter cannot be changed"));
             }
             Err(fault) => tracing::warn!("{fault}"),
@@ -190,7 +190,7 @@ mod tests {
             (20, 1, 100),
             "{text}"
         );
-        assert_eq!((count("left_out=80"), count("were left out")), (1, 1), "{text}");
+        assert_eq!((count("left_out=80"), count("suppressed repeats")), (1, 1), "{text}");
     }
 
     #[test]

@@ -94,7 +94,7 @@ impl Exporter {
         _: Counts,
     ) -> Result<Self, Fault> {
         let program = own[0].1;
-        let why = format!("traces.endpoint: this {program} was built without the feature `otlp`");
+        let why = format!("traces.endpoint: this {program} was built without the `otlp` feature");
         Err(Fault::new(&crate::codes::CONFIG_FAULTY, why))
     }
 

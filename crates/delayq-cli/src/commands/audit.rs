@@ -119,7 +119,7 @@ async fn audit_bodies(context: &Context) -> Result<(), Fault> {
         true => Ok(()),
         false => {
             let found = audit.findings.len() + audit.drifts.len();
-            Err(Fault::new(&UNBALANCED, format!("{found} faults; see what delayq repair would do")))
+            Err(Fault::new(&UNBALANCED, format!("{found} faults; delayq repair shows how to fix them")))
         }
     }
 }
@@ -135,7 +135,7 @@ pub(super) fn report(context: &Context, audit: &Audited) -> String {
     let Audited { looked_at, entries, findings, drifts, uncounted, .. } = audit;
     let mut text = String::new();
     if audit.is_clean() {
-        text = format!("{looked_at} messages and {entries} entries, all in their places\n");
+        text = format!("checked {looked_at} messages and {entries} entries: no fault\n");
     }
     let mut rows = context.output.rows(&["shard", "topic", "found", "id", "group", "index", "delayq repair"]);
     for found in findings {
@@ -155,7 +155,7 @@ pub(super) fn report(context: &Context, audit: &Audited) -> String {
         text.push_str(&rows.text());
     }
     for not in uncounted {
-        text.push_str(&format!("{} in shard {} was not counted: {}\n", not.topic, not.shard, not.why));
+        text.push_str(&format!("skipped {} in shard {}: {}\n", not.topic, not.shard, not.why));
     }
     text.trim_end().to_owned()
 }

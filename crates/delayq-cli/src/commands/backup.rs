@@ -23,7 +23,7 @@ use std::pin::pin;
 mod target;
 
 /// Reason for leaving out a message or topic that another program stored.
-const OUTSIDE: &str = "its name is outside the rules: no restore could put it";
+const OUTSIDE: &str = "its name breaks the naming rules, so no restore could put it";
 
 /// Messages between two checkpoints, from which an interrupted backup continues.
 const CHECKPOINT_EVERY: u64 = 1000;
@@ -127,7 +127,7 @@ impl Backup {
         let cursor = cursor.map_err(|why| self.unusable(&why))?;
         let namespace = context.config.deployment.namespace.as_str();
         if begin.namespace != namespace {
-            let why = format!("it is of namespace {}, not {namespace}", begin.namespace);
+            let why = format!("the backup is of namespace {}, not {namespace}", begin.namespace);
             return Err(self.unusable(&why));
         }
         let before = left_out.nodes.iter().map(|name| name.parse::<NodeName>());
@@ -165,7 +165,7 @@ impl BackupRun<'_> {
             let policy = admin.topic(&topic).policy().await.map_err(of_core)?;
             let numbers = admin.topic(&topic).count().await.map_err(of_core)?;
             if numbers.unreadable > 0 {
-                self.missing(&topic, None, "a key of it is of another type: run delayq audit");
+                self.missing(&topic, None, "one of its keys has the wrong type: run delayq audit");
             }
             if topic.is_odd() {
                 self.missing(&topic, None, OUTSIDE);
@@ -252,7 +252,11 @@ impl BackupRun<'_> {
             // A doomed message is not retried, so there is nothing to restore.
             Ok(envelope) if envelope.doomed => {}
             Ok(envelope) if envelope.zstd => {
-                self.unreadable(listed, "its payload cannot be restored: damaged, or without its dictionary");
+                self.unreadable(
+                    listed,
+                    "its payload cannot be restored: the bytes are damaged, or the \
+                     dictionary is missing",
+                );
             }
             Ok(envelope) => {
                 self.target.line(&line_of(listed, envelope))?;

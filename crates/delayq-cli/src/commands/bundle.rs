@@ -76,7 +76,7 @@ impl Bundle {
         let now = Timestamp::now();
         let target = self.file.clone().unwrap_or_else(|| default_name(now));
         if target.symlink_metadata().is_ok() && !self.overwrite {
-            return Err(usage(format!("{} is there already: replace it with --overwrite", target.display())));
+            return Err(usage(format!("{} exists: replace it with --overwrite", target.display())));
         }
         // The look does more work than any other part: every topic is counted.
         let look = bounded(async { Ok(Look::take(&context.deployment, Want::JUDGED).await) }).await;
@@ -136,7 +136,7 @@ impl Bundle {
             self.processes(context, &mut archive).await;
             self.logs(&mut archive).await;
         } else {
-            let why = "left out: the configuration has faults, so that its secrets are not known";
+            let why = "left out: the configuration has faults, so its secrets cannot be redacted";
             archive.text("processes", Err(why.to_owned()));
             archive.text("logs", Err(why.to_owned()));
         }

@@ -40,7 +40,7 @@ impl Cancel {
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         let producer = context.producer()?;
         let Some(topic) = self.topic else {
-            let group = self.group.ok_or_else(|| usage("a --group is needed with --all"))?;
+            let group = self.group.ok_or_else(|| usage("--all needs a --group"))?;
             let members = Members { group, topic: self.of_topic };
             context.known_members(&members).await?;
             let tally = producer.cancel_group(&members).await.map_err(of_core)?;
@@ -50,7 +50,10 @@ impl Cancel {
             });
             members.topic.iter().for_each(|topic| value["topic"] = topic.as_str().into());
             return context.output.print(&value, || match tally.spooled {
-                true => format!("spooled: the compensator cancels {members} when Redis takes writes again"),
+                true => format!(
+                    "spooled: the compensator will cancel {members} when Redis accepts writes \
+                                 again"
+                ),
                 false => {
                     format!(
                         "cancelled {} of {members}; {} leased or not cancelled",
@@ -91,13 +94,13 @@ const fn is_taken(outcome: &CancelOutcome) -> bool {
 fn sentence(target: &Target, outcome: &CancelOutcome) -> String {
     match outcome {
         CancelOutcome::Cancelled => "cancelled".to_owned(),
-        CancelOutcome::Leased => {
-            "leased just now: it may still be delivered once, and is not tried again".to_owned()
-        }
-        CancelOutcome::Dead => "it is among the dead letters".to_owned(),
+        CancelOutcome::Leased => "leased: it may still be delivered once, and will not be retried".to_owned(),
+        CancelOutcome::Dead => "it is a dead letter".to_owned(),
         CancelOutcome::Finished(state, at) => format!("finished: {state} {}", time(*at)),
         CancelOutcome::Unknown => format!("no such message{}", elsewhere(target)),
-        CancelOutcome::Spooled => "spooled: the compensator does it when Redis takes writes again".to_owned(),
+        CancelOutcome::Spooled => {
+            "spooled: the compensator will cancel it when Redis accepts writes again".to_owned()
+        }
         CancelOutcome::Failed(why) => format!("failed: {why}"),
     }
 }

@@ -46,6 +46,6 @@ fn script(shell: &str) -> Option<Vec<u8>> {
         "delayq",
         &mut script,
     );
-    registration.expect("a vector takes every byte");
+    registration.expect("writing to a vector cannot fail");
     Some(script)
 }

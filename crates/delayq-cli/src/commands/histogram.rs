@@ -40,10 +40,7 @@ impl Histogram {
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
         let width_s = self.width.as_secs();
         if !(60..=3600).contains(&width_s) || 3600 % width_s > 0 || self.width.subsec_nanos() > 0 {
-            return Err(usage(format!(
-                "--width {}: a divisor of an hour from 1m to 1h is needed",
-                self.width
-            )));
+            return Err(usage(format!("--width {}: must divide an hour, from 1m to 1h", self.width)));
         }
         context.known_topic(&self.topic).await?;
         let range = range(context, self.from, self.until).await?;

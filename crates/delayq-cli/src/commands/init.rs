@@ -44,12 +44,12 @@ impl Init {
         context.output.print(&value, || {
             let (shards, address) = (shards.in_words(), client.address());
             let mut text = match created {
-                0 => format!("{namespace}: exists already, with {shards} in {address}"),
+                0 => format!("{namespace}: already exists, with {shards} in {address}"),
                 _ => format!("{namespace}: created {created} of {shards} in {address}"),
             };
             if let Some(replaced) = replaced {
                 let (before, now) = (replaced.short(), identity.short());
-                text.push_str(&format!("; etcd recorded deployment {before}, and records {now} now"));
+                text.push_str(&format!("; etcd recorded deployment {before}, and now records {now}"));
             }
             text
         })

@@ -66,7 +66,7 @@ impl List {
                 let range = range(context, self.from, self.until).await?;
                 (Listing::Topic { topic, state: self.state.into(), range }, self.state.time())
             }
-            (None, None) => return Err(usage("a TOPIC or a --group is needed")),
+            (None, None) => return Err(usage("TOPIC or --group is required")),
         };
         let listed = self.page.print(context, listing, &[GROUP, STATE, time, ATTEMPT, BYTES]).await?;
         match &self.topic {
@@ -134,7 +134,7 @@ pub async fn range(context: &Context, from: Option<When>, until: Option<When>) -
     let from = from.map_or(Ok(UnixMillis::new(0)), |when| when.at(now)).map_err(usage)?;
     let to = until.map_or(Ok(UnixMillis::MAX), |when| when.at(now)).map_err(usage)?;
     if from > to {
-        return Err(usage("the range ends before it begins"));
+        return Err(usage("--from must be before --until"));
     }
     Ok(TimeRange { from, to })
 }

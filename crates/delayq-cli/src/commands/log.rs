@@ -51,7 +51,7 @@ impl Log {
         value["events"] = events(&history);
         context.output.print(&value, || {
             let head = found.as_ref().map_or_else(
-                || format!("{name} of {}: nothing is stored of it any more", self.topic),
+                || format!("{name} of {}: no longer stored", self.topic),
                 |listed| format!("{name} of {} (shard {})", listed.topic, listed.shard),
             );
             let mut text = [vec![head], lines(&history, now)].concat().join("\n  ");
@@ -68,16 +68,14 @@ fn json_of_name(topic: &Topic, target: &Target) -> Value {
 fn remark(topic: &Topic, history: &History) -> String {
     if history.kept == 0 {
         return format!(
-            "\nNo history is kept of {topic}. For messages from now on: delayq topic set {topic} --history 1000"
+            "\n{topic} has no history. To record new messages: delayq topic set {topic} --history 1000"
         );
     }
     if !history.is_cut() {
         return String::new();
     }
     let (events, span) = (counted(history.kept.into(), "event"), duration(history.kept_for));
-    format!(
-        "\nThe beginning is missing: a shard keeps about {events}, for {span}, from when it was switched on."
-    )
+    format!("\nEarlier events are gone: since history was enabled, a shard keeps about {events}, for {span}.")
 }
 
 /// A settlement names the holder of the message.
@@ -111,10 +109,10 @@ fn sentence(what: &Happening) -> String {
         Happening::Released { next: to, reason } => format!("released, {}{}", next(to), because(reason)),
         Happening::Failed { next: to, reason } => format!("attempt failed, {}{}", next(to), because(reason)),
         Happening::LeaseEnded(to) => format!("lease ran out, {}", next(to)),
-        Happening::CancelRequested => "cancelled while leased: not tried again".to_owned(),
+        Happening::CancelRequested => "cancelled while leased: no retry".to_owned(),
         Happening::Buried { reason } => format!("buried{}", because(reason)),
         Happening::Replayed(to) => format!("replayed, {}", next(to)),
-        Happening::Repaired => "put back where it belongs by a repair".to_owned(),
+        Happening::Repaired => "put back in place by delayq repair".to_owned(),
         other => other.word().to_owned(),
     }
 }

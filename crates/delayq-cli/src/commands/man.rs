@@ -29,7 +29,7 @@ impl Man {
         match self.folder {
             None => {
                 let mut page = Vec::new();
-                Page::new(whole).render(&mut page).expect("a vector takes every byte");
+                Page::new(whole).render(&mut page).expect("writing to a vector cannot fail");
                 write(&page)
             }
             Some(folder) => {

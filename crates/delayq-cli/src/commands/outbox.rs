@@ -128,7 +128,7 @@ impl Outbox {
             Action::Init { notify, .. } => {
                 let made = keeper.init(notify).await?;
                 output.print(&json!({ "made": made }), || {
-                    if made { "made the tables" } else { "the tables are there already" }.to_owned()
+                    if made { "made the tables" } else { "the tables already exist" }.to_owned()
                 })
             }
             Action::Show { number: None, .. } => show(&keeper.books().await?, output),
@@ -151,7 +151,7 @@ impl Outbox {
             }
             Action::Discard { which, yes } => {
                 let numbers = which.numbers(&mut keeper).await?;
-                confirm(&format!("this deletes {} for good", counted(numbers.len() as u64, "row")), yes)?;
+                confirm(&format!("this permanently deletes {}", counted(numbers.len() as u64, "row")), yes)?;
                 // Connects again: a server ends a session that is idle while the operator thinks.
                 let done = outbox_keeper(config)?.discard(&numbers).await?;
                 each(output, &numbers, &done, "discarded")
@@ -188,7 +188,7 @@ fn show(books: &Books, output: Output) -> Result<(), Fault> {
     output.print(&value, || {
         let oldest = oldest.map_or_else(
             || "nothing waits".to_owned(),
-            |age| format!("the oldest row waits for {}", duration(age)),
+            |age| format!("the oldest row has waited for {}", duration(age)),
         );
         format!(
             "{oldest}\n{rejected} rejected, {resting} resting\n{} KiB in the tables, settled rows included",
@@ -256,8 +256,9 @@ fn each(output: Output, numbers: &[u64], done: &[u64], word: &str) -> Result<(),
     match numbers.len() - done.len() {
         0 => Ok(()),
         missing => {
-            let why = "not such rows, or overtaken by a later row of their message, which --force would undo";
-            Err(unknown(format!("{missing} of the numbers are {why}; see delayq outbox rejected")))
+            let why = "not rows of that kind, or superseded by a later row of the same message (--force \
+                       applies them anyway)";
+            Err(unknown(format!("{missing} of the given numbers are {why}; see delayq outbox rejected")))
         }
     }
 }

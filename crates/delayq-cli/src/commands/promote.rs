@@ -85,7 +85,7 @@ impl Promote {
                 return Ok((Promotable::from(&members), members.to_string()));
             }
             (Some(topic), None) => topic,
-            (None, None) => return Err(usage("a topic or --group is needed")),
+            (None, None) => return Err(usage("TOPIC or --group is required")),
         };
         context.known_topic(topic).await?;
         Ok((Promotable::from(topic), topic.to_string()))

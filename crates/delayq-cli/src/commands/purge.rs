@@ -59,7 +59,7 @@ impl Purge {
         let what = match self.state {
             Purgeable::Delayed => PurgeWhat::Delayed(range(context, self.from, self.until).await?),
             Purgeable::Ready if self.from.is_some() || self.until.is_some() => {
-                return Err(usage("--from and --until are for --state delayed"));
+                return Err(usage("--from and --until need --state delayed"));
             }
             Purgeable::Ready => PurgeWhat::Ready,
         };
@@ -83,7 +83,7 @@ impl Purge {
             }
             _ => (admin.topic(topic).count().await.map_err(of_core)?.ready, "ready message", String::new()),
         };
-        Ok(format!("this deletes {} of {topic}{due} for good", counted(count, noun)))
+        Ok(format!("this permanently deletes {} of {topic}{due}", counted(count, noun)))
     }
 }
 
@@ -111,7 +111,7 @@ pub fn kept(kept: u64) -> String {
     match kept {
         0 => String::new(),
         kept => {
-            format!("; kept {kept} that are of a later format, or have a key of the wrong type in the way")
+            format!("; kept {kept}: of a later format, or blocked by a key of the wrong type")
         }
     }
 }

@@ -141,7 +141,7 @@ impl Put {
     }
 
     async fn message(self, context: &Context) -> Result<Message, Fault> {
-        let topic = self.topic.ok_or_else(|| usage("a TOPIC is needed, or --from FILE"))?;
+        let topic = self.topic.ok_or_else(|| usage("TOPIC or --from FILE is required"))?;
         let payload = payload(self.payload, self.payload_file)?;
         let mut message = Message::new(topic, payload).max_attempts(self.max_attempts.unwrap_or(0));
         message.any_time = self.past_ok;
@@ -186,9 +186,9 @@ fn payload(text: Option<String>, file: Option<PathBuf>) -> Result<Vec<u8>, Fault
         (None, Some(path)) if path.as_os_str() != "-" => {
             std::fs::read(&path).map_err(|error| failure::file(&path, "read", error))
         }
-        (None, None) if std::io::stdin().is_terminal() => Err(usage(
-            "there is no payload: write it behind the topic, name a --payload-file, or write '' for an empty one",
-        )),
+        (None, None) if std::io::stdin().is_terminal() => {
+            Err(usage("no payload: write it after the topic, or give --payload-file; '' is an empty payload"))
+        }
         _ => {
             let mut bytes = Vec::new();
             let read = std::io::stdin().lock().read_to_end(&mut bytes);
@@ -199,14 +199,14 @@ fn payload(text: Option<String>, file: Option<PathBuf>) -> Result<Vec<u8>, Fault
 }
 
 fn header(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    let (name, value) = text.split_once('=').ok_or("must be NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
 fn of_put(error: PutError) -> Fault {
     let fate = match (error.error.fate(), &error.reference) {
         (delayq::Fate::Unknown, Some(reference)) => format!(
-            "it is unknown whether the message was stored; put it again with --id '{}', which is safe",
+            "the message may or may not be stored; it is safe to put it again with --id '{}'",
             reference.id
         ),
         _ => return of_core(error.error),
@@ -224,6 +224,7 @@ async fn remembered(context: &Context, topic: &Topic, answer: &Answer) -> Option
     let policy = context.admin().topic(topic).policy().await.ok()?.in_force();
     let remembered = HumanDuration::from(policy.remember_own?);
     Some(format!(
-        "its id is recognised until {remembered} after it has finished: delayq topic set {topic} --remember-own"
+        "the id stays known until {remembered} after the message finishes: delayq topic set {topic} \
+         --remember-own"
     ))
 }

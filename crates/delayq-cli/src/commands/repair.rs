@@ -34,7 +34,7 @@ impl Repair {
                 let advice = if audit.is_clean() {
                     ""
                 } else {
-                    "\nnothing was changed: delayq repair --apply does it"
+                    "\nnothing was changed; delayq repair --apply makes these changes"
                 };
                 format!("{}{advice}", report(context, &audit))
             });

@@ -115,7 +115,7 @@ impl Reschedule {
         });
         members.topic.iter().for_each(|topic| value["topic"] = topic.as_str().into());
         context.output.print(&value, || match tally.spooled {
-            true => format!("spooled: the compensator moves {members} when Redis takes writes again"),
+            true => format!("spooled: the compensator will move {members} when Redis accepts writes again"),
             false => format!("moved {} of {members}; {} unchanged", tally.changed, tally.passed),
         })
     }
@@ -123,7 +123,7 @@ impl Reschedule {
     async fn change(&self, context: &Context, topic: &Topic, target: &Target) -> Result<Change, Fault> {
         let expected = match self.expected.map(|when| when.due(true)).transpose().map_err(usage)? {
             Some(Due::At(at)) => Some(at),
-            Some(Due::After(_)) => return Err(usage("--expected is an absolute time")),
+            Some(Due::After(_)) => return Err(usage("--expected must be an absolute time")),
             None => None,
         };
         if let Some(by) = self.by {
@@ -136,7 +136,7 @@ impl Reschedule {
         let due = match (self.to, self.after) {
             (Some(to), _) => past_is_now(to.due(self.past_ok).map_err(usage)?),
             (None, Some(after)) => Due::After(*after),
-            (None, None) => return Err(usage("one of --to, --in and --by is needed")),
+            (None, None) => return Err(usage("one of --to, --in and --by is required")),
         };
         Ok(expected.map_or(Change::To(due), |expected| Change::ToIfDue(due, expected)))
     }
@@ -170,14 +170,14 @@ fn sentence(target: &Target, outcome: &RescheduleOutcome) -> String {
             format!("moved {id} from {} to {}{ready}", time(*old), time(*due))
         }
         RescheduleOutcome::Changed(due) => {
-            format!("{id} is due {}, not when it was expected to be", time(*due))
+            format!("{id} is due {}, not at the --expected time", time(*due))
         }
         RescheduleOutcome::Leased => format!("{id} is leased now"),
-        RescheduleOutcome::Dead => format!("{id} is among the dead letters; see delayq dead replay"),
+        RescheduleOutcome::Dead => format!("{id} is a dead letter; see delayq dead replay"),
         RescheduleOutcome::Finished(state, at) => format!("{id} is finished: {state} {}", time(*at)),
         RescheduleOutcome::Unknown => format!("no message {id}{}", elsewhere(target)),
         RescheduleOutcome::Spooled => {
-            format!("{id} is moved by the compensator when Redis takes writes again: it is spooled")
+            format!("spooled {id}: the compensator will move it when Redis accepts writes again")
         }
         RescheduleOutcome::Refused(why) => format!("{id} was refused: {why}"),
         RescheduleOutcome::Failed(why) => format!("{id} could not be moved: {why}"),

@@ -120,7 +120,7 @@ fn print(context: &Context, look: &Look) -> Result<(), Fault> {
         let counts: Vec<String> = layout.counts().iter().map(ToString::to_string).collect();
         let through = match behind {
             0 => String::new(),
-            some => format!("; {some} have not followed yet: delayq shards grow --to {}", layout.shards()),
+            some => format!("; {some} not up to date yet: delayq shards grow --to {}", layout.shards()),
         };
         let noun = if layout.shards().get() == 1 { "shard" } else { "shards" };
         format!("layout {}: {} {noun}{through}\n\n{}", layout.number(), counts.join(", then "), rows.text())
@@ -145,7 +145,7 @@ impl Grow {
             let namespace = &context.config.deployment.namespace;
             confirm(
                 &format!(
-                    "this adds {} to the {now} of {namespace}, which can never be removed",
+                    "this adds {} to the {now} of {namespace}; shards can never be removed",
                     counted(added.into(), "shard")
                 ),
                 self.yes,
@@ -165,7 +165,7 @@ impl Grow {
         let value =
             json!({ "shards": layout.shards().get(), "layout": counts, "added": added, "raised": raised });
         context.output.print(&value, || match (added, raised) {
-            (0, 0) => format!("there are {} shards already, and all have followed", layout.shards()),
+            (0, 0) => format!("there are already {} shards, and all are up to date", layout.shards()),
             _ => format!(
                 "there are {} shards now: {added} added, {raised} followed\n\
                  running processes follow by themselves; put {} into their configuration when it suits",

@@ -123,10 +123,13 @@ impl Action {
             }
             Self::Discard { which, waiting, yes } => {
                 let numbers = which.numbers(&reader, waiting)?;
-                confirm(&format!("this deletes {} for good", counted(numbers.len() as u64, "record")), yes)?;
+                confirm(
+                    &format!("this permanently deletes {}", counted(numbers.len() as u64, "record")),
+                    yes,
+                )?;
                 each(output, &numbers, "discarded", |seq| reader.discard(seq))
             }
-            Self::Salvage => unreachable!("it was done before the spool was opened"),
+            Self::Salvage => unreachable!("the request was made before the spool was opened"),
         }
     }
 }
@@ -217,9 +220,9 @@ fn each(
     match numbers.len() - done.len() {
         0 => Ok(()),
         missing => {
-            let why =
-                "not such records, or overtaken by a later record of their message, which --force would undo";
-            Err(unknown(format!("{missing} of the numbers are {why}; see delayq spool rejected")))
+            let why = "not records of that kind, or superseded by a later record of the same message (--force \
+                 applies them anyway)";
+            Err(unknown(format!("{missing} of the given numbers are {why}; see delayq spool rejected")))
         }
     }
 }
@@ -233,7 +236,7 @@ fn salvaged(found: &Salvaged, output: Output) -> Result<(), Fault> {
     output.print(&value, || {
         let numbers: Vec<String> = lost_numbers.iter().map(u64::to_string).collect();
         let named = if numbers.is_empty() { String::new() } else { format!(": {}", numbers.join(", ")) };
-        let lost = lost.map_or_else(|| "unknown how many are".to_owned(), |lost| lost.to_string());
+        let lost = lost.map_or_else(|| "an unknown number".to_owned(), |lost| lost.to_string());
         format!(
             "recovered {} that waits and {rejected} rejected; {lost} lost{named}\nthe damaged file is {}",
             counted(*waiting, "record"),
@@ -242,7 +245,7 @@ fn salvaged(found: &Salvaged, output: Output) -> Result<(), Fault> {
     })?;
     match lost {
         Some(0) => Ok(()),
-        Some(lost) => unreadable(format!("{} cannot be read any more", counted(*lost, "record"))),
+        Some(lost) => unreadable(format!("{} can no longer be read", counted(*lost, "record"))),
         None => unreadable(format!(
             "the books cannot be read: each number up to {issued} that was not recovered was resubmitted before, or is lost"
         )),

@@ -68,8 +68,8 @@ fn pumped(owners: &[Owner], name: &str) -> usize {
 fn text(context: &Context, look: &Look, owners: &[Owner]) -> String {
     let (mut text, now) = (String::new(), look.now());
     match &look.fleet {
-        None => text.push_str("etcd is not used: a single timer owns every shard\n\n"),
-        Some(Err(_)) => text.push_str("etcd does not say which timers there are\n\n"),
+        None => text.push_str("no etcd: a single timer owns every shard\n\n"),
+        Some(Err(_)) => text.push_str("the timers in etcd cannot be read\n\n"),
         Some(Ok(fleet)) => {
             let columns = ["timer", "?version", ">planned", ">pumped", "since", "state", "?admin"];
             let mut rows = context.output.rows(&columns);

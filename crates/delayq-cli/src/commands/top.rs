@@ -82,7 +82,7 @@ impl Top {
             return self.print_once(context).await;
         }
         if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
-            return Err(usage("there is no terminal: print one frame with --once, or --json"));
+            return Err(usage("no terminal: print one frame with --once, or use --json"));
         }
         match self.watch(context).await {
             // The terminal is gone, so nobody can read an error.

@@ -66,8 +66,8 @@ enum Action {
     },
 }
 
-const HOW_TO_EMPTY: &str = "Let them be delivered, or delete them: delayq purge, delayq dead purge; where delayq audit \
-                            finds its books wrong: delayq repair.";
+const HOW_TO_EMPTY: &str = "Wait until they are delivered, or delete them: delayq purge, delayq dead purge. \
+                            If delayq audit finds wrong counters: delayq repair.";
 
 #[derive(Clone, Copy, Debug)]
 struct Rate(Option<f64>);
@@ -125,14 +125,14 @@ async fn delete(context: &Context, topic: &Name) -> Result<(), Fault> {
         TopicDeletion::Deleted => Ok(()),
         TopicDeletion::Unknown => {
             context.known_topic(topic).await?;
-            Err(Fault::new(&TOPIC_KEPT, format!("{topic} is just being created: try again")))
+            Err(Fault::new(&TOPIC_KEPT, format!("{topic} is being created: try again")))
         }
         TopicDeletion::Kept(shards) => {
             let (shard, why) = &shards[0];
             let more = match shards.len() {
                 1 => String::new(),
-                2 => ", and another shard keeps it".to_owned(),
-                count => format!(", and {} more shards keep it", count - 1),
+                2 => ", and so does another shard".to_owned(),
+                count => format!(", and so do {} more shards", count - 1),
             };
             let found = format!("{topic} is not empty: shard {shard} has {why} of it{more}. {HOW_TO_EMPTY}");
             Err(Fault::new(&TOPIC_KEPT, found))
@@ -174,7 +174,7 @@ fn rate(text: &str) -> Result<Rate, String> {
     }
     match text.parse::<f64>() {
         Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(Rate(Some(rate))),
-        _ => Err("write messages a second, more than 0, or none".to_owned()),
+        _ => Err("must be messages per second, more than 0, or none".to_owned()),
     }
 }
 

@@ -107,7 +107,7 @@ impl Up {
 
     fn options(&self, global: &Global) -> Result<Options, Fault> {
         if global.redis.is_some() {
-            return Err(usage("up runs a Redis of its own: leave --redis out"));
+            return Err(usage("delayq up runs its own Redis: omit --redis"));
         }
         let given = match global.file() {
             Some(path) => Given::read(&path, &self.data.join("delayq.toml"))?,
@@ -152,7 +152,7 @@ impl Started<'_> {
             "admin": life.admin.listen.to_string(), "gateway": gateway, "gateway_token": token, "page": page, "forwards": forwards, "created_shards": servers.created,
         });
         output.line(&value, || {
-            let state = if servers.created > 0 { "new" } else { "as it was left" };
+            let state = if servers.created > 0 { "new" } else { "kept from the last run" };
             let mut rows = output.rows(&["part", "where"]);
             rows.row(["data".to_owned(), format!("{} ({state})", folder.path().display())]);
             let password = if !servers.on_socket { ", with the password in redis.password" } else { "" };

@@ -112,7 +112,7 @@ async fn work(handler: Handler, delivery: Delivery) -> Result<(), Fault> {
             let reason = if stderr.is_empty() { why.clone() } else { format!("{why}\n{stderr}") };
             let released = delivery.release(None, &reason).await;
             let fate = match released {
-                Ok(Settled::Buried) => "was the last: the message is a dead letter",
+                Ok(Settled::Buried) => "was the last attempt: the message is a dead letter",
                 _ => "is released",
             };
             complain(&format!("{name}: {why}; attempt {attempt} {fate}"));
@@ -128,7 +128,9 @@ async fn work(handler: Handler, delivery: Delivery) -> Result<(), Fault> {
         }
     };
     match settled {
-        Ok(Settled::LeaseLost) => complain(&format!("{name}: its lease was lost; it is delivered again")),
+        Ok(Settled::LeaseLost) => {
+            complain(&format!("{name}: lease lost; the message will be delivered again"))
+        }
         Ok(Settled::Failed(why)) => complain(&format!("{name}: not settled: {why}")),
         Ok(_) => {}
         Err(error) => complain(&format!("{name}: not settled: {}", of_core(error))),

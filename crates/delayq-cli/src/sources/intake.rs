@@ -23,11 +23,9 @@ fn judge(name: &str, looked: Result<IntakeLook, IntakeFault>) -> Check {
                     Check::bad(WHAT, found, format!("start the broker, or correct [intake.{name}]"))
                 }
                 IntakeFault::Unusable(_) => {
-                    Check::bad(WHAT, found, "create it, or give this user the right: docs/guides/intake.md")
+                    Check::bad(WHAT, found, "create it, or grant this user access: docs/guides/intake.md")
                 }
-                IntakeFault::Unknown(_) => {
-                    Check::warning(WHAT, found, "use a delayq that was built with that client")
-                }
+                IntakeFault::Unknown(_) => Check::warning(WHAT, found, "use a delayq built with that client"),
             };
         }
     };
@@ -48,8 +46,10 @@ fn judge(name: &str, looked: Result<IntakeLook, IntakeFault>) -> Check {
     let start = "start a delayq-compensator with this configuration";
     match reader {
         Some(reader) => Check::good(WHAT, format!("{name}: read by {reader}; {waits}")),
-        None if lag == 0 => Check::warning(WHAT, format!("{name}: no compensator reads it; {waits}"), start),
-        None => Check::bad(WHAT, format!("{name}: no compensator reads it, and {waits}"), start),
+        None if lag == 0 => {
+            Check::warning(WHAT, format!("{name}: no compensator is reading it; {waits}"), start)
+        }
+        None => Check::bad(WHAT, format!("{name}: no compensator is reading it, and {waits}"), start),
     }
 }
 
@@ -65,8 +65,8 @@ mod tests {
         let lost = Ok(IntakeLook { lag: 50, lost: 60, reader: Some("x".to_owned()) });
         let gone = Err(IntakeFault::Unreachable("refused".to_owned()));
         for (looked, judgement, found) in [
-            (look(0, None), Judgement::Warning, "in: no compensator reads it; nothing waits"),
-            (look(1, None), Judgement::Bad, "in: no compensator reads it, and 1 record waits"),
+            (look(0, None), Judgement::Warning, "in: no compensator is reading it; nothing waits"),
+            (look(1, None), Judgement::Bad, "in: no compensator is reading it, and 1 record waits"),
             (look(2, Some("x")), Judgement::Good, "in: read by x; 2 records wait"),
             (
                 lost,

@@ -17,23 +17,23 @@ pub(super) async fn look(config: &OutboxConfig, patience: Duration) -> Option<Ch
         Ok(Err(fault)) => fault.to_string(),
         Err(_) => format!("the database did not answer within {patience:?}"),
     };
-    Some(Check::bad(WHAT, why, "check [outbox], or make its tables: delayq outbox init"))
+    Some(Check::bad(WHAT, why, "check [outbox], or create its tables: delayq outbox init"))
 }
 
 fn judge(books: &Books) -> Check {
     let waits = books.oldest.map_or_else(
         || "nothing waits".to_owned(),
-        |age| format!("the oldest row waits for {}", duration(age)),
+        |age| format!("the oldest row has waited for {}", duration(age)),
     );
     let found =
         format!("{waits}; {} rejected, {} resting, {} KiB", books.rejected, books.resting, books.bytes >> 10);
     if books.oldest.is_some_and(|age| age > SLOW) {
-        let runs = "see that a delayq-compensator with this [outbox] runs and is ready: its /readyz";
+        let runs = "check that a delayq-compensator with this [outbox] is running and ready: its /readyz";
         let advice = match books.resting {
             0 => runs.to_owned(),
             rows => {
                 format!(
-                    "see why {} cannot be carried out: delayq outbox rejected --resting; then {runs}",
+                    "see why {} cannot be applied: delayq outbox rejected --resting; then {runs}",
                     counted(rows, "row")
                 )
             }
@@ -42,7 +42,7 @@ fn judge(books: &Books) -> Check {
     } else if books.rejected + books.resting > 0 {
         let rows = counted(books.rejected + books.resting, "row");
         let option = if books.rejected == 0 { " --resting" } else { "" };
-        let advice = format!("see why {rows} cannot be carried out: delayq outbox rejected{option}");
+        let advice = format!("see why {rows} cannot be applied: delayq outbox rejected{option}");
         Check::warning(WHAT, found, advice)
     } else if let Some(held) = &books.held {
         let found = format!("{found}; its settled rows are kept by {held}");
@@ -62,22 +62,22 @@ mod tests {
         let books = |oldest, rejected, resting| Books { oldest, rejected, resting, ..Books::default() };
         let long = Some(2 * SLOW);
         for (books, judgement, advice) in [
-            (books(long, 0, 0), Judgement::Bad, "see that a delayq-compensator"),
-            (books(long, 9, 0), Judgement::Bad, "see that a delayq-compensator"),
+            (books(long, 0, 0), Judgement::Bad, "check that a delayq-compensator"),
+            (books(long, 9, 0), Judgement::Bad, "check that a delayq-compensator"),
             (
                 books(long, 0, 1),
                 Judgement::Bad,
-                "see why 1 row cannot be carried out: delayq outbox rejected --resting; then see that",
+                "see why 1 row cannot be applied: delayq outbox rejected --resting; then check that",
             ),
             (
                 books(Some(SLOW), 0, 2),
                 Judgement::Warning,
-                "see why 2 rows cannot be carried out: delayq outbox rejected --resting",
+                "see why 2 rows cannot be applied: delayq outbox rejected --resting",
             ),
             (
                 books(None, 1, 0),
                 Judgement::Warning,
-                "see why 1 row cannot be carried out: delayq outbox rejected",
+                "see why 1 row cannot be applied: delayq outbox rejected",
             ),
             (books(Some(SLOW), 0, 0), Judgement::Good, ""),
         ] {

@@ -48,7 +48,7 @@ impl Child {
             tokio::process::Command::from(command).spawn().map_err(|error| match error.kind() {
                 std::io::ErrorKind::NotFound => Fault::new(
                     &PROGRAM_MISSING,
-                    format!("there is no {name} in PATH; it is in the Debian package {package}"),
+                    format!("{name} is not in PATH; the Debian package {package} has it"),
                 ),
                 _ => Fault::new(&codes::SYSTEM, format!("cannot start {name}")).because(error),
             })?;
@@ -75,7 +75,7 @@ impl Child {
     pub(super) async fn end(mut self) {
         signal(self.record.pid, Signal::TERM);
         if timeout(END_WITHIN, self.ended.wait_for(Option::is_some)).await.is_err() {
-            tracing::warn!(name = self.record.name, "did not end in time and is killed");
+            tracing::warn!(name = self.record.name, "did not stop in time: killing it");
             signal(self.record.pid, Signal::KILL);
             let _ = self.ended.wait_for(Option::is_some).await;
         }
@@ -111,7 +111,12 @@ impl ChildRecord {
         if !self.is_alive() {
             return;
         }
-        tracing::warn!(name = self.name, pid = self.pid, "found a server that was left running: it is ended");
+        tracing::warn!(
+            name = self.name,
+            pid = self.pid,
+            "stopping a server left running by an earlier \
+             delayq up"
+        );
         signal(self.pid, Signal::TERM);
         let deadline = Instant::now() + END_WITHIN;
         while self.is_alive() {

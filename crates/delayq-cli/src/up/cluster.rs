@@ -40,14 +40,14 @@ pub(super) async fn form(
             if info.contains("cluster_state:ok") && info.contains(&known) {
                 break;
             }
-            patience.wait("its nodes do not know each other").await?;
+            patience.wait("the nodes do not know each other yet").await?;
         }
     }
     Ok(())
 }
 
 fn link(node: &NodePorts, redis: &RedisConfig) -> Result<Link, Fault> {
-    let url = format!("redis://127.0.0.1:{}", node.client).parse().expect("it is a URL of a Redis");
+    let url = format!("redis://127.0.0.1:{}", node.client).parse().expect("a valid URL of a Redis");
     let alone = RedisConfig { url, ..redis.clone() };
     let settings = deployment::link(&alone);
     settings.map(Link::new).map_err(|why| Fault::new(&delayq_service::codes::CONFIG_FAULTY, why))
@@ -70,5 +70,5 @@ async fn has_slots(link: &Link, patience: &mut Patience<'_>) -> Result<bool, Fau
 
 async fn run<T: FromRedisValue>(link: &Link, command: &Cmd) -> Result<T, Error> {
     let answer = link.run(command).await?;
-    Ok(T::from_redis_value(answer).expect("Redis answers as it is documented"))
+    Ok(T::from_redis_value(answer).expect("Redis answers as documented"))
 }

@@ -55,7 +55,7 @@ fn secret(folder: &DataFolder, name: &str) -> Result<String, Fault> {
     read.map_err(|error| file(source, "read", error))?;
     let mut secret = String::new();
     for byte in random {
-        write!(secret, "{byte:02x}").expect("a string takes whatever is written");
+        write!(secret, "{byte:02x}").expect("writing to a string cannot fail");
     }
     folder.replace(name, &secret)?;
     Ok(secret)

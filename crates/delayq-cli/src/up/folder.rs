@@ -43,7 +43,7 @@ impl DataFolder {
     /// by this process and child processes are open to this user alone.
     ///
     /// # Errors
-    /// The folder cannot be written, belongs to another user, is open to other users and holds other things, or is in
+    /// The folder cannot be written, belongs to another user, is open to other users and not empty, or is in
     /// use.
     pub fn open(path: &Path) -> Result<Self, Fault> {
         umask(Mode::from_raw_mode(OTHERS));
@@ -116,7 +116,7 @@ fn close_to_others(path: &Path) -> Result<(), Fault> {
     let found = std::fs::metadata(path).map_err(|error| file(path, "inspect", error))?;
     let refusal = |why: &str| Err(Fault::new(&FILE, format!("{} {why}", path.display())));
     if found.uid() != geteuid().as_raw() {
-        return refusal("belongs to another user; choose a folder of your own with --data");
+        return refusal("belongs to another user; choose your own folder with --data");
     }
     if found.mode() & OTHERS == 0 {
         return Ok(());
@@ -124,7 +124,7 @@ fn close_to_others(path: &Path) -> Result<(), Fault> {
     let mut entries = std::fs::read_dir(path).map_err(|error| file(path, "read", error))?;
     if !path.join("lock").exists() && entries.next().is_some() {
         return refusal(
-            "is open to other users and holds other things; choose a folder of its own with --data",
+            "other users can read it, and it holds other files; choose an empty folder with --data",
         );
     }
     let closed = std::fs::set_permissions(path, Permissions::from_mode(found.mode() & 0o7777 & !OTHERS));
@@ -164,7 +164,7 @@ mod tests {
         let dir = open_to_all();
         std::fs::write(dir.path().join("notes"), "").unwrap();
         let refusal = DataFolder::open(dir.path()).unwrap_err();
-        assert!(refusal.to_string().contains("holds other things"), "{refusal}");
+        assert!(refusal.to_string().contains("holds other files"), "{refusal}");
         assert_eq!((mode(dir.path()), std::fs::read_dir(dir.path()).unwrap().count()), (0o755, 1));
     }
 

@@ -43,7 +43,7 @@ impl Forward {
         for Self { topic, to, name } in forwards {
             let (topic, sink, name) = (quoted(topic), quoted(to.sink_name()), quoted(name));
             write!(text, "\n[[routes]]\ntopic = {topic}\nsink = {sink}\nto = {name}\n")
-                .expect("a string takes whatever is written");
+                .expect("writing to a string cannot fail");
         }
         text
     }
@@ -53,18 +53,18 @@ impl FromStr for Forward {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (topic, to) = text.rsplit_once('=').ok_or("write TOPIC=file or TOPIC=stream")?;
+        let (topic, to) = text.rsplit_once('=').ok_or("must be TOPIC=file or TOPIC=stream")?;
         topic.parse::<Pattern>()?;
         let (to, name) = to.split_once(':').map_or((to, None), |(to, name)| (to, Some(name)));
         let (to, default) = match to {
             "file" => (Destination::File, DELIVERED),
             "stream" => (Destination::Stream, STREAM),
             other => {
-                return Err(format!("`{other}` is not a destination: write file or stream, or use --config"));
+                return Err(format!("unknown destination `{other}`: write file or stream, or use --config"));
             }
         };
         match name {
-            Some("") => Err("a name is missing after the colon".to_owned()),
+            Some("") => Err("the name after the colon is missing".to_owned()),
             name => Ok(Self { topic: topic.to_owned(), to, name: name.unwrap_or(default).to_owned() }),
         }
     }
@@ -112,8 +112,8 @@ mod tests {
             ("orders", "TOPIC=file"),
             ("=file", "empty pattern"),
             ("a b=file", "no topic matches"),
-            ("orders=kafka", "`kafka` is not a destination"),
-            ("orders=file:", "a name is missing"),
+            ("orders=kafka", "unknown destination `kafka`"),
+            ("orders=file:", "the name after the colon is missing"),
         ] {
             let fault = text.parse::<Forward>().unwrap_err();
             assert!(fault.contains(expected), "{text}: {fault}");

@@ -37,7 +37,7 @@ impl Given {
         };
         let source = Source::text(path.display().to_string(), text.as_str());
         let whole = load::<WholeConfig>(&source, &Environment::empty())?.config;
-        let table = text.parse().expect("what was loaded is TOML");
+        let table = text.parse().expect("a loaded configuration is valid TOML");
         Ok(Some(Self { table, whole }))
     }
 
@@ -63,7 +63,7 @@ impl Given {
     /// Lays the file over a configuration; the deployment and the servers stay unchanged. Routes come behind the
     /// existing routes.
     pub(super) fn lay_over(&self, base: &str) -> String {
-        let mut table: Table = base.parse().expect("what is written here is TOML");
+        let mut table: Table = base.parse().expect("the written configuration is valid TOML");
         let own = ["deployment", "redis", "etcd"];
         let given = self.table.iter().filter(|(name, _)| !own.contains(&name.as_str()));
         lay_over(&mut table, given.map(|(name, value)| (name.clone(), value.clone())));

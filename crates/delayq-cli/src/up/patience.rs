@@ -33,7 +33,7 @@ impl<'c> Patience<'c> {
             if let Some(status) = child.ended() {
                 return Err(Fault::new(
                     &UNREACHABLE,
-                    format!("{name} ended at its start ({status}); see {log}"),
+                    format!("{name} exited while starting ({status}); see {log}"),
                 ));
             }
             if Instant::now() > self.deadline {

@@ -40,7 +40,7 @@ impl Ports {
     }
 
     pub(super) fn shape(&self) -> Shape {
-        let number = |all: usize| u8::try_from(all).expect("a folder has nine Redises at most");
+        let number = |all: usize| u8::try_from(all).expect("at most nine Redises per folder");
         match (self.cluster.len(), self.nodes.len()) {
             (0, 0) => Shape::One,
             (0, nodes) => Shape::Nodes(number(nodes)),

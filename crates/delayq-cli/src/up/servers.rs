@@ -68,20 +68,20 @@ impl Options {
         let asked = self.shape.filter(|&asked| made != Some(asked));
         if let (Some(made), Some(option)) = (made, asked.and_then(Shape::option)) {
             return Err(usage(format!(
-                "{} keeps its messages in {made}: leave {option} out, or name another folder by --data",
+                "{} keeps its messages in {made}: omit {option}, or choose another folder with --data",
                 folder.path().display()
             )));
         }
         let shape = made.or(asked).unwrap_or_default();
         match shape {
             Shape::Cluster(_) | Shape::Nodes(_) if self.forwards.iter().any(Forward::is_stream) => {
-                Err(usage(format!("a stream is in one Redis, and here is {shape}: forward into a file")))
+                Err(usage(format!("a stream needs one Redis, and this is {shape}: forward to a file")))
             }
-            Shape::Nodes(nodes) if shards.is_some_and(|shards| shards.get() < nodes.into()) => Err(usage(
-                format!("{shape} need a shard each: ask for more with --shards, or for fewer Redises"),
-            )),
+            Shape::Nodes(nodes) if shards.is_some_and(|shards| shards.get() < nodes.into()) => {
+                Err(usage(format!("{shape} need a shard each: use more --shards, or fewer Redises")))
+            }
             Shape::Cluster(_) | Shape::Nodes(_) if self.port.is_some() => {
-                Err(usage(format!("--port is for one Redis, and here is {shape}: leave it out")))
+                Err(usage(format!("--port needs one Redis, and this is {shape}: omit --port")))
             }
             shape => Ok(shape),
         }
@@ -165,7 +165,7 @@ impl Servers {
                 tokio::select! {
                     () = shutdown.requested() => Ok(()),
                     _ = ended.wait_for(Option::is_some) => {
-                        Err(Fault::new(&UNREACHABLE, format!("{name} ended; its log is in logs/")))
+                        Err(Fault::new(&UNREACHABLE, format!("{name} exited; see its log in logs/")))
                     }
                 }
             });
@@ -193,7 +193,7 @@ async fn end_strays(folder: &DataFolder) -> Result<(), Fault> {
 
 fn record(folder: &DataFolder, children: &[Child]) -> Result<(), Fault> {
     let records: Vec<&ChildRecord> = children.iter().map(|child| &child.record).collect();
-    folder.replace("children.json", &serde_json::to_string(&records).expect("records are plain values"))
+    folder.replace("children.json", &serde_json::to_string(&records).expect("records hold plain values"))
 }
 
 /// Waits until every Redis has loaded the data.

@@ -28,7 +28,7 @@ impl Shape {
             Self::Cluster(masters) => u16::from(masters) * SHARDS_A_MASTER,
             Self::Nodes(nodes) => nodes.into(),
         };
-        ShardCount::new(count).expect("there are a few Redises, and at least one")
+        ShardCount::new(count).expect("the number of Redises is small and not zero")
     }
 
     /// The option of `delayq up` that asks for this shape; `None` for a single Redis.

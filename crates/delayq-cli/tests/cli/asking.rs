@@ -10,20 +10,20 @@ async fn nothing_is_purged_or_grown_without_a_yes() {
         done(&redis, &["put", "t", "{}", "--id", id, "--at", "2100-01-01T00:00:00Z"]).await;
     }
     for (args, what) in [
-        (&["purge", "t"][..], "this deletes 2 delayed messages of t for good"),
+        (&["purge", "t"][..], "this permanently deletes 2 delayed messages of t"),
         (
             &["purge", "t", "--until", "2100-01-01T00:00:00Z"],
             "2 delayed messages of t, due up to 2100-01-01T00:00:00.000Z,",
         ),
         (
             &["purge", "t", "--from", "2100-01-01T00:00:00.001Z"],
-            "this deletes 0 delayed messages of t, due from",
+            "this permanently deletes 0 delayed messages of t, due from",
         ),
-        (&["purge", "t", "--state", "ready"], "this deletes 0 ready messages of t for good"),
+        (&["purge", "t", "--state", "ready"], "this permanently deletes 0 ready messages of t"),
         (&["promote", "t"], "this makes 2 delayed messages of t ready now"),
         (&["promote", "-g", "g"], "this makes every delayed message of group g ready now"),
-        (&["dead", "purge", "t"], "this deletes the dead letters of t for good: 0 in all"),
-        (&["shards", "grow", "--to", "6"], "this adds 2 shards to the 4 of dq, which can never be removed"),
+        (&["dead", "purge", "t"], "this permanently deletes the dead letters of t: 0 in total"),
+        (&["shards", "grow", "--to", "6"], "this adds 2 shards to the 4 of dq; shards can never be removed"),
     ] {
         let refused = run(&redis, args).await;
         assert_eq!(refused.code, Some(64), "{args:?}: {refused:?}");

@@ -26,7 +26,7 @@ async fn what_got_stuck_is_named_and_mended_only_when_that_is_asked_for() {
     let shift = ["reschedule", "--group", "g}:m:1:x", "--all", "--by", "1h", "--token", "snow"];
     done(&redis, &shift).await;
     let clean = done(&redis, &["audit", "--bodies"]).await;
-    assert!(clean.starts_with("1502 messages and ") && clean.contains("all in their places"), "{clean}");
+    assert!(clean.starts_with("checked 1502 messages and ") && clean.contains(": no fault"), "{clean}");
 
     let put = ["put", "u", "{}", "--id", "order-17", "--group", "user-5", "--at", "2101-01-01T00:00:00Z"];
     done(&redis, &put).await;
@@ -35,7 +35,7 @@ async fn what_got_stuck_is_named_and_mended_only_when_that_is_asked_for() {
     let () = redis.command(&["RENAME", &last, "elsewhere"]).await;
     let audit = run(&redis, &["audit", "--bodies", "--json"]).await;
     assert_eq!(audit.code, Some(70), "{audit:?}");
-    assert!(audit.stderr.contains("1 faults; see what delayq repair would do"), "{}", audit.stderr);
+    assert!(audit.stderr.contains("1 faults; delayq repair shows how to fix them"), "{}", audit.stderr);
     let found: Value = serde_json::from_str(&audit.stdout).unwrap();
     let finding = &found["findings"][0];
     let told = [&finding["kind"], &finding["topic"], &finding["id"], &finding["group"]];
@@ -50,10 +50,13 @@ async fn what_got_stuck_is_named_and_mended_only_when_that_is_asked_for() {
             "{would}"
         );
         assert!(would.contains("put it where its due time asks for it"), "{would}");
-        assert!(would.ends_with("nothing was changed: delayq repair --apply does it\n"), "{would}");
+        assert!(
+            would.ends_with("nothing was changed; delayq repair --apply makes these changes\n"),
+            "{would}"
+        );
     }
     let mended = done(&redis, &["repair", "--apply"]).await;
-    assert!(mended.contains("no_place      1\n") && mended.contains("all in their places"), "{mended}");
+    assert!(mended.contains("no_place      1\n") && mended.contains(": no fault"), "{mended}");
     assert!(done(&redis, &["list", "u"]).await.contains("order-17"));
     assert!(done(&redis, &["audit"]).await.contains("balance"));
     let again: Value = serde_json::from_str(&done(&redis, &["repair", "--apply", "--json"]).await).unwrap();

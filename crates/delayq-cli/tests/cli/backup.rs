@@ -239,8 +239,8 @@ async fn a_backup_that_was_cut_is_told_from_a_whole_one_and_continues() {
     let path = file.to_str().unwrap();
     done(&redis, &["backup", path]).await;
     let whole = std::fs::read_to_string(&file).unwrap();
-    assert_unusable(&run(&redis, &["backup", path]).await, "it exists");
-    assert_unusable(&run(&redis, &["backup", path, "--resume"]).await, "complete already");
+    assert_unusable(&run(&redis, &["backup", path]).await, "the file exists");
+    assert_unusable(&run(&redis, &["backup", path, "--resume"]).await, "already complete");
 
     let cut = whole.char_indices().map(|(at, _)| at).find(|&at| at > whole.len() * 3 / 5).unwrap();
     let cut = if whole[..cut].ends_with('\n') { cut - 1 } else { cut };

@@ -187,7 +187,7 @@ async fn a_bundle_has_every_part_or_why_not_and_none_of_the_planted_secrets() {
         assert!(files.contains_key(file), "{file}: {:?}", files.keys());
     }
     let missing = &files["timers.json.missing.txt"];
-    assert!(missing.starts_with("timers.json could not be had: "), "{missing}");
+    assert!(missing.starts_with("cannot collect timers.json: "), "{missing}");
     let named = printed["packed"].as_array().unwrap().iter().map(|one| one["file"].as_str().unwrap());
     assert_eq!(named.collect::<std::collections::BTreeSet<_>>(), files.keys().map(String::as_str).collect());
 }
@@ -229,14 +229,20 @@ async fn without_any_server_a_bundle_says_of_each_part_why_it_is_missing_and_rep
         Vec::<&str>::new()
     );
     let again = run(&[]).await;
-    assert!(again.code == Some(64) && again.stderr.contains("is there already"), "{again:?}");
+    assert!(
+        again.code == Some(64) && again.stderr.contains("exists: replace it with --overwrite"),
+        "{again:?}"
+    );
     std::fs::set_permissions(&bundle, Permissions::from_mode(0o644)).unwrap();
     assert_eq!(run(&["--overwrite"]).await.code, Some(0));
     assert_eq!(std::fs::metadata(&bundle).unwrap().permissions().mode() & 0o777, 0o600);
     std::fs::remove_file(&bundle).unwrap();
     std::os::unix::fs::symlink(folder.join("nothing"), &bundle).unwrap();
     let again = run(&[]).await;
-    assert!(again.code == Some(64) && again.stderr.contains("is there already"), "{again:?}");
+    assert!(
+        again.code == Some(64) && again.stderr.contains("exists: replace it with --overwrite"),
+        "{again:?}"
+    );
     assert!(!folder.join("nothing").exists());
 }
 
@@ -257,6 +263,6 @@ async fn while_the_configuration_has_faults_what_might_hold_its_secrets_is_left_
     let files = unpacked(&bundle);
     assert_eq!(found(&PLANTED, files.values()), Vec::<&str>::new());
     assert!(files["configuration.toml.missing.txt"].contains("sinks.n.nats.unknown"), "{files:?}");
-    assert!(files["logs.missing.txt"].contains("its secrets are not known"), "{files:?}");
-    assert!(files["processes.missing.txt"].contains("its secrets are not known"), "{files:?}");
+    assert!(files["logs.missing.txt"].contains("its secrets cannot be redacted"), "{files:?}");
+    assert!(files["processes.missing.txt"].contains("its secrets cannot be redacted"), "{files:?}");
 }

@@ -59,10 +59,10 @@ async fn a_redis_that_takes_no_writes_is_not_explained_as_one_that_is_away_or_ha
         redis.command::<String>(&["INFO", "persistence"]).await.contains("rdb_last_bgsave_status:err")
     })
     .await;
-    fails("DQ-R004", &["MISCONF", "make room on the disk"]).await;
+    fails("DQ-R004", &["MISCONF", "free disk space on the Redis host"]).await;
     set("save", "").await;
     redis.command::<()>(&["REPLICAOF", "127.0.0.1", &free_port().to_string()]).await;
-    fails("DQ-R004", &["READONLY", "see which node is the master"]).await;
+    fails("DQ-R004", &["READONLY", "find out which node is the master"]).await;
 }
 
 #[tokio::test]
@@ -123,7 +123,7 @@ async fn what_is_stored_refuses_each_in_its_own_words() {
                 &["a was not stored", "--replace"],
             ),
             (&["topic", "delete", "orders"], "DQ-U023", &["orders is not empty", "delayq purge TOPIC"]),
-            (&["cancel", "orders", "b"], "DQ-U012", &["there is no message b"]),
+            (&["cancel", "orders", "b"], "DQ-U012", &["no message b"]),
             (&["topics", "--namespace", "other"], "DQ-R002", &["there is no namespace other"]),
             (&["shards", "grow", "--to", "2", "--yes"], "DQ-U026", &["never decreases", "delayq shards"]),
             (&["shards", "move", "0-1", "--to", "b", "--yes"], "DQ-U026", &["[[redis.nodes]]"]),

@@ -73,7 +73,7 @@ async fn each_status_has_its_exit_code_and_its_line() {
         (&["--crit-ready-age", "1ms"], 2, "CRITICAL - ready age: the oldest ready message of orders"),
         (&["--warn-ready-age", "2h"], 0, "OK - "),
         (&["--crit-ready-age", "0s"], 0, "OK - "),
-        (&["--topic", "ordres"], 3, "UNKNOWN - DQ-U012: there is no topic ordres; did you mean orders?"),
+        (&["--topic", "ordres"], 3, "UNKNOWN - DQ-U012: no topic ordres; did you mean orders?"),
     ] {
         let found = check(&redis, args).await;
         assert!(found.0 == Some(code) && found.1.starts_with(beginning), "{args:?}: {found:?}");

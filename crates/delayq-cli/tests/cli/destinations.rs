@@ -172,7 +172,7 @@ async fn the_doctor_names_topics_whose_messages_wait_for_a_route() {
         doctor("[[routes]]\ntopic = 'orders.*'\nsink = 'out'\n").await,
         own(
             "warning",
-            "no route is for lost/and.found: 3 messages wait, 0 of them ready",
+            "lost/and.found has no route: 3 messages waiting, 0 of them ready",
             "add a [[routes]] with topic = \"lost/and.found\", unless workers reserve them"
         )
     );

@@ -31,7 +31,7 @@ async fn a_put_without_redis_goes_to_the_spool_where_there_is_one() {
     let spooling = |args: &[&str]| delayq(&redis).env("DELAYQ__SPOOL__DIR", folder.path()).args(args);
     let finished = spooling(&["put", "t", "{}", "--id", "a", "--in", "1h"]).run(b"", SHORT).await;
     assert_eq!(finished.code, Some(0), "{finished:?}");
-    assert!(finished.stdout.starts_with("spooled a: Redis does not store it now"), "{finished:?}");
+    assert!(finished.stdout.starts_with("spooled a: Redis cannot store it now"), "{finished:?}");
     for args in [["spool", "waiting", "--json"], ["spool", "show", "--json"], ["spool", "rejected", "--json"]]
     {
         let finished = spooling(&args).run(b"", SHORT).await;
@@ -125,11 +125,7 @@ async fn a_missing_server_program_is_named_with_its_package() {
     let up = Binary::new("delayq").env("PATH", "/nonexistent").args(["up", "--data", data.to_str().unwrap()]);
     let finished = up.run(b"", SHORT).await;
     assert_eq!(finished.code, Some(69), "{finished:?}");
-    assert!(
-        finished
-            .stderr
-            .contains("there is no redis-server in PATH; it is in the Debian package redis-server")
-    );
+    assert!(finished.stderr.contains("redis-server is not in PATH; the Debian package redis-server has it"));
 }
 
 #[tokio::test]
@@ -148,7 +144,7 @@ async fn without_etcd_the_redis_that_was_started_already_ends_again() {
     let up = Binary::new("delayq").env("PATH", &bin).arg("up").arg("--data").arg(&data);
     let finished = up.run(b"", SHORT).await;
     assert_eq!(finished.code, Some(69), "{finished:?}");
-    assert!(finished.stderr.contains("it is in the Debian package etcd-server"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("the Debian package etcd-server has it"), "{}", finished.stderr);
     assert!(finished.stderr.contains("delayq up --no-etcd"), "{}", finished.stderr);
     let log = data.join("logs/redis.log");
     wait_until("Redis's end", SHORT, || {

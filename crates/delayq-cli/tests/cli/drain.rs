@@ -113,17 +113,13 @@ async fn a_drained_timer_is_shown_everywhere_and_keeps_no_shard_over_its_restart
         .refused(
             &["timers", "drain", "two"],
             65,
-            "DQ-U020: two is the last timer that can have shards: one is drained",
+            "DQ-U020: two is the last timer that can hold shards: one is drained",
         )
         .await;
     fleet
-        .refused(
-            &["timers", "drain", "tow"],
-            66,
-            "DQ-U012: there is no timer tow; registered in etcd: one, two",
-        )
+        .refused(&["timers", "drain", "tow"], 66, "DQ-U012: no timer tow; registered in etcd: one, two")
         .await;
-    fleet.refused(&["timers", "undrain", "tow"], 66, "DQ-U012: there is no timer tow").await;
+    fleet.refused(&["timers", "undrain", "tow"], 66, "DQ-U012: no timer tow").await;
 
     assert_eq!(one.end_by(Signal::TERM, SHORT).await.code(), Some(0));
     let gone = fleet.run(&["timers"]).await.stdout;
@@ -141,10 +137,10 @@ async fn the_last_timer_is_drained_by_force_alone_and_a_stuck_one_is_not_waited_
     let fleet = Fleet::start().await;
     let _one = fleet.timer("one");
     wait_until("it to own all", LONG, async || fleet.claimed().await == [("one".to_owned(), 4)]).await;
-    fleet.refused(&["timers", "drain", "one"], 65, "there is no other").await;
+    fleet.refused(&["timers", "drain", "one"], 65, "no other timer").await;
     let drained = fleet.run(&["timers", "drain", "one", "--force"]).await;
     assert!(
-        drained.stdout.starts_with("one is drained: 4 of 4 shards given up, and no timer takes them"),
+        drained.stdout.starts_with("one is drained: 4 of 4 shards released, but no other timer takes them"),
         "{drained:?}"
     );
     let [doctor, check] = [fleet.run(&["doctor", "--json"]).await, fleet.run(&["check", "--json"]).await];

@@ -85,7 +85,7 @@ async fn a_command_by_id_with_a_wrong_or_missing_group_finds_nothing() {
             {
                 let found = lab.run(&[command, &["t", "k1"], &of(group)[..]].concat()).await;
                 assert_eq!(found.code, Some(66), "{shards} shards, {command:?}: {found:?}");
-                let hint = group.map_or("add --group", |_| "another message in each group");
+                let hint = group.map_or("add --group", |_| "each group has its own ids");
                 assert!(found.stderr.contains(hint), "{command:?}: {found:?}");
             }
         }

@@ -12,7 +12,7 @@ async fn a_deployment_grows_and_every_command_finds_what_was_there_before() {
     let said = done(&redis, &["shards", "grow", "--to", "7", "--yes"]).await;
     assert!(said.starts_with("there are 7 shards now: 3 added, 4 followed"), "{said}");
     let again = done(&redis, &["shards", "grow", "--to", "7"]).await;
-    assert!(again.starts_with("there are 7 shards already"), "{again}");
+    assert!(again.starts_with("there are already 7 shards"), "{again}");
     let shards = done(&redis, &["shards"]).await;
     assert!(shards.starts_with("layout 2: 4, then 7 shards\n"), "{shards}");
     for n in 0..20 {
@@ -25,7 +25,7 @@ async fn a_deployment_grows_and_every_command_finds_what_was_there_before() {
         assert!(cancelled.contains("cancelled"), "{cancelled}");
     }
     done(&redis, &["audit"]).await;
-    assert!(done(&redis, &["init"]).await.contains("exists already, with 7 shards in"));
+    assert!(done(&redis, &["init"]).await.contains("already exists, with 7 shards in"));
 }
 
 #[tokio::test]

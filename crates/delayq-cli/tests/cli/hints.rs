@@ -18,7 +18,7 @@ async fn a_topic_is_not_created_by_a_typo_without_a_word() {
 async fn an_empty_payload_is_not_taken_from_a_terminal() {
     let redis = deployment().await;
     let (shown, code) = delayq(&redis).args(["put", "orders"]).asked("", SHORT).await;
-    assert!(code == Some(64) && shown.contains("there is no payload"), "{code:?}: {shown}");
+    assert!(code == Some(64) && shown.contains("no payload: write it"), "{code:?}: {shown}");
     assert!(done(&redis, &["put", "orders", ""]).await.starts_with("stored "));
 }
 

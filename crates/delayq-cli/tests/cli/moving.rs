@@ -50,7 +50,7 @@ async fn move_half() -> Timing {
     flow.flows(&by_url, "by-url").await;
     flow.flows(&producer, "begin").await;
     let load = Load::start(producer.clone());
-    assert!(run(&flow.configuration, &["shards", "name"]).await.stdout.starts_with("8 shards recorded"));
+    assert!(run(&flow.configuration, &["shards", "name"]).await.stdout.starts_with("8 shards now record"));
 
     replicate(&a, &b).await;
     let stall = Stall::watch();
@@ -127,7 +127,7 @@ async fn fleet_moves() {
     let producer = flow.producer();
     flow.flows(&producer, "begin").await;
     let load = Load::start(producer.clone());
-    assert_eq!(run(&flow.configuration, &["shards", "clean"]).await.stdout, "nothing is left behind\n");
+    assert_eq!(run(&flow.configuration, &["shards", "clean"]).await.stdout, "nothing to delete\n");
     replicate(&a, &b).await;
 
     // The move is killed once no node serves the shards: puts meanwhile wait in the spool.
@@ -149,7 +149,7 @@ async fn fleet_moves() {
     assert_eq!(run(&flow.configuration, &back).await.stdout, "4 shards taken back\n");
     flow.flows(&producer, "back").await;
     assert_eq!(run(&flow.configuration, &back).await.stdout, "0 shards taken back\n", "a repeat");
-    assert_eq!(run(&flow.configuration, &["shards", "clean"]).await.stdout, "nothing is left behind\n");
+    assert_eq!(run(&flow.configuration, &["shards", "clean"]).await.stdout, "nothing to delete\n");
 
     let there = ["shards", "move", "4-7", "--to", "b", "--yes"];
     let moved = run(&flow.configuration, &there).await.stdout;

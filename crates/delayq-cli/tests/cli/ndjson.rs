@@ -29,7 +29,7 @@ async fn bad_lines_are_named_and_the_rest_is_put() {
         (2, "EOF while parsing"),
         (5, "due: \"yesterday-ish\" is not a time"),
         (6, "control character"),
-        (8, "a is the id of another message"),
+        (8, "a is taken by another message"),
     ] {
         let named = format!("{path}:{line}: ");
         let told = finished.stderr.lines().find(|told| told.starts_with(&named));

@@ -208,7 +208,7 @@ async fn a_backup_leaves_out_a_node_that_is_lost_only_by_its_name_and_says_so_ev
     assert_eq!((done.code, &backed_up), (Some(0), &expected_first), "{done:?}");
     assert_eq!(left_out[0], json!({ "nodes": ["a"], "shards": "0-1" }));
     assert_eq!((&policies[0]["settings"]["lease"], &policies[0]["rate"]), (&json!("1m 30s"), &json!(60.0)));
-    let sentence = "not in the backup, as it was asked for: shards 0-1 of node a";
+    let sentence = "left out of the backup on request: shards 0-1 of node a";
     assert_eq!(done.stderr.matches(sentence).count(), 2, "at the beginning and the end: {done:?}");
     nodes.servers[0].resume().await;
 

@@ -57,7 +57,7 @@ async fn one_row_is_shown_with_its_payload_and_rows_are_lines_that_put_reads() {
     assert_eq!((&resting["state"], &resting["verb"]), (&json!("resting"), &json!("cancel")));
     assert_eq!(json_of(&redis, &postgres, &["rejected"]).await.as_array().unwrap().len(), 2);
     let missing = ran(&redis, &postgres, &["show", "9"]).await;
-    assert!(missing.code != Some(0) && missing.stderr.contains("there is no row 9"), "{missing:?}");
+    assert!(missing.code != Some(0) && missing.stderr.contains("no row 9"), "{missing:?}");
 
     let exported = ran(&redis, &postgres, &["export"]).await;
     assert!(

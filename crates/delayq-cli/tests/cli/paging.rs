@@ -70,7 +70,7 @@ async fn pages_show_every_message_once_though_many_share_their_time() {
     let text = run(&redis, &["list", "orders", "-n", "11"]).await;
     assert_eq!(text.stderr, "", "nothing was cut");
     let cut = run(&redis, &["list", "orders", "-n", "10"]).await;
-    let cursor = cut.stderr.strip_prefix("there are more than these 10; next page: --after ").unwrap().trim();
+    let cursor = cut.stderr.strip_prefix("more than these 10; next page: --after ").unwrap().trim();
     let rest = done(&redis, &["list", "orders", "-n", "10", "--after", cursor]).await;
     assert_eq!(rest.lines().count(), 2, "{rest}");
     assert_eq!(run(&redis, &["list", "orders", "--after", "yesterday"]).await.code, Some(64));

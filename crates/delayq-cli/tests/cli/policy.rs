@@ -35,7 +35,7 @@ async fn a_policy_change_that_says_nothing_or_two_things_is_refused() {
     for (args, words) in [
         (&["topic", "set", "orders"][..], "nothing to set"),
         (&["topic", "set", "orders", "--lease", "0s"], "write 1ms to 1day"),
-        (&["topic", "set", "orders", "--reset", "leese"], "write all, or one of"),
+        (&["topic", "set", "orders", "--reset", "leese"], "must be all, or one of"),
         (&["topic", "set", "orders", "--lease", "1m", "--reset", "lease"], "lease is both set and reset"),
     ] {
         let finished = run(&redis, args).await;

@@ -35,7 +35,7 @@ async fn a_refused_put_names_its_fault_and_stores_nothing() {
         (&["t", "{}", "--at", "1960-01-01T00:00:00Z"], "not after 1970-01-01T00:00:00Z"),
         (&["t", "{}", "--in", "30"], "duration with its unit"),
         (&["t", "{}", "--in", "1s", "--at", "+1s"], "cannot be used with"),
-        (&["t", "{}", "--at", "+1h", "--header", "no-value"], "write NAME=VALUE"),
+        (&["t", "{}", "--at", "+1h", "--header", "no-value"], "must be NAME=VALUE"),
         (&["t", "{}", "--header", "a b=c"], "the header name \"a b\" is not"),
         (
             &["t", "{}", "--at", "2030-01-01T00:00:00Z", "--expires", "2029-01-01T00:00:00Z"],
@@ -43,7 +43,7 @@ async fn a_refused_put_names_its_fault_and_stores_nothing() {
         ),
         (&["t", "{}", "--max-attempts", "70000"], "70000 is not in 1..=65535"),
         (&["t", "{}", "--nonsense"], "unexpected argument"),
-        (&[], "a TOPIC is needed"),
+        (&[], "TOPIC or --from FILE is required"),
     ];
     for (args, expected) in cases {
         let finished = run(&redis, &[&["put"], *args].concat()).await;
@@ -120,11 +120,11 @@ async fn the_same_id_with_another_body_is_a_conflict() {
     let put = ["put", "t", "one", "--id", "a", "--in", "1h"];
     let stored = run(&redis, &put).await;
     assert!(stored.stdout.starts_with("stored a, due ") && stored.stdout.lines().count() == 1, "{stored:?}");
-    assert!(stored.stderr.contains("recognised until 1m after"), "{stored:?}");
+    assert!(stored.stderr.contains("stays known until 1m after"), "{stored:?}");
     assert!(done(&redis, &put).await.starts_with("a exists: delayed, "));
     let finished = run(&redis, &["put", "t", "two", "--id", "a", "--in", "1h"]).await;
     assert_eq!(finished.code, Some(65));
-    assert!(finished.stdout.starts_with("a is the id of another message: delayed, "), "{finished:?}");
+    assert!(finished.stdout.starts_with("a is taken by another message: delayed, "), "{finished:?}");
     assert_eq!(done(&redis, &["get", "t", "a", "--payload"]).await, "one");
     done(&redis, &["put", "t", "two", "--id", "a", "--in", "1h", "--replace"]).await;
     assert_eq!(done(&redis, &["get", "t", "a", "--payload"]).await, "two");
@@ -140,11 +140,11 @@ async fn a_put_again_moves_a_pending_message_by_its_rule_and_within_its_bound() 
     let payload = async || done(&redis, &["get", "t", "a", "--payload"]).await;
     assert!(put("one", "1h", &["--debounce", "2h"]).await.starts_with("stored a, due "));
     let moved = put("two", "90m", &["--debounce", "2h"]).await;
-    assert!(moved.starts_with("a was pending, due ") && moved.contains(", and is due "), "{moved}");
+    assert!(moved.starts_with("a was pending, due ") && moved.contains("; it is now due "), "{moved}");
     assert_eq!(payload().await, "two");
-    assert!(put("three", "1h", &["--only-later", "--keep-content"]).await.contains("is due as before, "));
+    assert!(put("three", "1h", &["--only-later", "--keep-content"]).await.contains("still due "));
     assert_eq!(payload().await, "two");
-    assert!(put("four", "2h", &["--only-sooner"]).await.contains("is due as before, "));
+    assert!(put("four", "2h", &["--only-sooner"]).await.contains("still due "));
     assert_eq!(payload().await, "four");
     put("five", "9h", &["--debounce", "2h"]).await;
     let late =
@@ -174,15 +174,15 @@ async fn what_does_not_exist_is_said_to_be_unknown() {
     let redis = deployment().await;
     done(&redis, &["put", "t", "{}", "--id", "a", "--group", "g", "--in", "1h"]).await;
     let cases: &[(i32, &[&str], &str)] = &[
-        (66, &["get", "t", "b"], "there is no message b in t"),
-        (66, &["log", "t", "a"], "there is no message a in t"),
-        (66, &["cancel", "t", "a"], "there is no message a in t"),
+        (66, &["get", "t", "b"], "no message b in t"),
+        (66, &["log", "t", "a"], "no message a in t"),
+        (66, &["cancel", "t", "a"], "no message a in t"),
         (66, &["cancel", "t", "b", "c"], "2 of 2 do not exist"),
-        (66, &["reschedule", "t", "a", "--in", "1s"], "there is no message a in t"),
-        (66, &["reschedule", "t", "a", "--by", "1s"], "there is no message a in t"),
+        (66, &["reschedule", "t", "a", "--in", "1s"], "no message a in t"),
+        (66, &["reschedule", "t", "a", "--by", "1s"], "no message a in t"),
         (66, &["dead", "replay", "t", "a"], "1 of the ids are not dead letters"),
-        (64, &["purge", "t"], "confirm it with --yes"),
-        (64, &["histogram", "t", "--width", "7m"], "a divisor of an hour"),
+        (64, &["purge", "t"], "confirm with --yes"),
+        (64, &["histogram", "t", "--width", "7m"], "must divide an hour"),
         (64, &["spool", "show"], "there is no spool"),
     ];
     for (code, args, expected) in cases {
@@ -220,12 +220,12 @@ async fn a_misspelt_topic_is_neither_answered_with_none_nor_created() {
     ] {
         let finished = run(&redis, args).await;
         assert_eq!(finished.code, Some(66), "{args:?}: {finished:?}");
-        let hint = "there is no topic order; did you mean orders?";
+        let hint = "no topic order; did you mean orders?";
         assert!(finished.stderr.contains(hint), "{args:?}: {}", finished.stderr);
     }
     assert_eq!(keys(&redis).await, before);
     let unlike = run(&redis, &["list", "zzz"]).await;
-    assert!(unlike.stderr.contains("there is no topic zzz; delayq topics lists all 1"), "{unlike:?}");
+    assert!(unlike.stderr.contains("no topic zzz; delayq topics lists all 1"), "{unlike:?}");
 }
 
 #[tokio::test]
@@ -233,9 +233,9 @@ async fn what_a_newcomer_types_wrong_is_answered_in_words_that_fit() {
     let redis = deployment().await;
     done(&redis, &["put", "t", "{}", "--id", "a", "--in", "1h"]).await;
     for (args, expected) in [
-        (&["put", "t", "x", "--in", "-5s"][..], "a duration is not negative"),
-        (&["put", "t", "x", "--in", "30"], "write a duration with its unit, such as"),
-        (&["reschedule", "t", "a", "--in", "-5s"], "a duration is not negative"),
+        (&["put", "t", "x", "--in", "-5s"][..], "a duration cannot be negative"),
+        (&["put", "t", "x", "--in", "30"], "expected a duration with its unit, such as"),
+        (&["reschedule", "t", "a", "--in", "-5s"], "a duration cannot be negative"),
         (&["put", "t", "x", "--expires", "-1"], "is not between 1 and"),
         // For a topic 0 means no limit; for a message 0 would mean the topic's limit.
         (&["put", "t", "x", "--max-attempts", "0"], "0 is not in 1..=65535"),
@@ -251,7 +251,7 @@ async fn what_a_newcomer_types_wrong_is_answered_in_words_that_fit() {
         short.stderr
     );
     let line = delayq(&redis).args(["put", "t", "--from", "-"]).run(b"rubbish\n", SHORT).await;
-    assert!(line.stderr.contains("standard input:1: it is not JSON"), "{}", line.stderr);
+    assert!(line.stderr.contains("standard input:1: not JSON"), "{}", line.stderr);
 }
 
 #[tokio::test]

@@ -48,15 +48,15 @@ async fn an_intake_is_judged_by_its_broker_its_reader_and_what_waits() {
     let [verdict, missing, advice] = seen().await;
     assert_eq!(verdict, "bad");
     assert!(missing.starts_with("orders: the stream `in`"), "{missing}");
-    assert!(advice.starts_with("create it, or give this user the right"), "{advice}");
+    assert!(advice.starts_with("create it, or grant this user access"), "{advice}");
     create(&context, "in").await;
     create(&context, "dead").await;
-    assert_eq!(seen().await, ["warning", "orders: no compensator reads it; nothing waits", START]);
+    assert_eq!(seen().await, ["warning", "orders: no compensator is reading it; nothing waits", START]);
     assert_eq!(checked().await[0], "WARNING");
     let mut headers = HeaderMap::new();
     headers.insert("delayq-id", "order-17");
     context.publish_with_headers("in", headers, "body".into()).await.unwrap().await.unwrap();
-    let unread = "orders: no compensator reads it, and 1 record waits";
+    let unread = "orders: no compensator is reading it, and 1 record waits";
     assert_eq!(seen().await, ["bad", unread, START]);
     assert_eq!(checked().await, ["CRITICAL", unread, START]);
 

@@ -94,10 +94,9 @@ async fn one_record_is_shown_with_its_payload() {
         serde_json::from_str(&printed(&redis, &folder, &["show", "2", "--json"]).await).unwrap();
     assert_eq!((&of_bytes["payload_base64"], &of_bytes["due_ms"]), (&json!("AP8="), &json!(10_000)));
     assert_eq!(printed(&redis, &folder, &["show", "1", "--payload"]).await, "{\"n\":1}");
-    for (args, code, expected) in [
-        (&["show", "9"][..], 66, "there is no record 9"),
-        (&["show", "4", "--payload"], 64, "it has no payload"),
-    ] {
+    for (args, code, expected) in
+        [(&["show", "9"][..], 66, "no record 9"), (&["show", "4", "--payload"], 64, "it has no payload")]
+    {
         let finished = ran(&redis, &folder, args).await;
         assert_eq!(finished.code, Some(code), "{finished:?}");
         assert!(finished.stderr.contains(expected), "{finished:?}");
@@ -136,7 +135,7 @@ async fn records_are_retried_and_discarded_by_number_and_by_what_they_are() {
     let asked = ran(&redis, &folder, &["discard", "1"]).await;
     assert_eq!(asked.code, Some(64), "{asked:?}");
     assert!(
-        asked.stderr.contains("DQ-U016") && asked.stderr.contains("deletes 1 record for good"),
+        asked.stderr.contains("DQ-U016") && asked.stderr.contains("permanently deletes 1 record"),
         "{asked:?}"
     );
     assert_eq!(printed(&redis, &folder, &["retry", "--all", "--reason", "conflict"]).await, "none\n");
@@ -194,13 +193,13 @@ async fn the_doctor_says_who_reads_the_spool_and_how_long_the_oldest_has_waited(
         (check["verdict"].as_str().unwrap().to_owned(), check["found"].as_str().unwrap().to_owned())
     };
     for (reads, verdict) in [
-        ("no compensator has ever read it, and 4 records wait, the oldest for ", "bad"),
-        ("no compensator reads it, and 4 records wait, the oldest for ", "bad"),
-        (", read by the test: 4 records wait, the oldest for ", "good"),
+        ("never read by a compensator, 4 records waiting, the oldest for ", "bad"),
+        ("no compensator is reading it, 4 records waiting, the oldest for ", "bad"),
+        (", read by the test: 4 records waiting, the oldest for ", "good"),
         (", read by the test: nothing waits", "good"),
     ] {
         let mut reader =
-            reads.contains("read by").then(|| SpoolReader::open(folder.path(), "the test").unwrap());
+            reads.contains("read by the test").then(|| SpoolReader::open(folder.path(), "the test").unwrap());
         if let (Some(reader), true) = (&mut reader, reads.contains("nothing")) {
             let done = Settled { done: vec![1, 2, 3, 4], ..Settled::default() };
             reader.note(&done).unwrap();

@@ -36,7 +36,8 @@ async fn a_zone_that_does_not_exist_is_not_taken_for_utc() {
     let nowhere = |at: &str| delayq(&redis).env("TZ", "Europe/Atlantis").args(["put", "t", "{}", "--at", at]);
     let refused = nowhere("tomorrow 09:00").run(b"", SHORT).await;
     assert!(
-        refused.code == Some(64) && refused.stderr.contains("TZ=\"Europe/Atlantis\" names no time zone"),
+        refused.code == Some(64)
+            && refused.stderr.contains("TZ=\"Europe/Atlantis\" in the environment is not a time zone"),
         "{refused:?}"
     );
     for at in ["tomorrow 09:00 Europe/Berlin", "2047-06-01T09:00:00Z", "+1h"] {

@@ -282,7 +282,7 @@ async fn a_producers_id_or_header_reaches_nothing_of_the_servers_own() {
         running.stop().await;
         let dead = stage.dead(name).await;
         assert_eq!(dead.len(), 3, "{dead:?}");
-        assert!(dead.values().all(|reason| reason.contains("is the server's own")), "{dead:?}");
+        assert!(dead.values().all(|reason| reason.contains("is reserved for the server")), "{dead:?}");
     }
     assert!(context.get_stream("S").await.is_ok());
     assert_eq!(read(&subject.server, "R").await.len(), 4);

@@ -302,7 +302,7 @@ async fn a_producers_headers_neither_route_a_message_nor_close_the_channel() {
     }
     stage.drained("t").await;
     running.stop().await;
-    assert!(stage.dead("t").await["bad"].contains("the broker's own"));
+    assert!(stage.dead("t").await["bad"].contains("reserved for the broker"));
     assert_eq!(read(&url, &name).await.len(), 2);
 }
 

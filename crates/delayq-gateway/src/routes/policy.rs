@@ -43,7 +43,7 @@ fn read(settings: &GivenSettings) -> Result<(Policy, Vec<PolicySetting>), Proble
     let (mut set, mut reset) = (BTreeMap::new(), Vec::new());
     for (name, value) in settings {
         let known = PolicySetting::ALL.into_iter().find(|setting| setting.name().replace('-', "_") == *name);
-        let known = known.ok_or_else(|| Problem::invalid(name, "there is no such setting"))?;
+        let known = known.ok_or_else(|| Problem::invalid(name, "unknown setting"))?;
         let text = match value {
             Value::Null => {
                 reset.push(known);

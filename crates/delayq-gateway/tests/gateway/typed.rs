@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 const UNKNOWN: &str = "DQ-G115";
 /// The refusals of an unknown key: of a message or change, and of a policy.
-const REFUSALS: [&str; 2] = ["unknown field `nonsense`", "nonsense: there is no such setting"];
+const REFUSALS: [&str; 2] = ["unknown field `nonsense`", "nonsense: unknown setting"];
 
 /// Every route with the content that the route takes, and a request of it with a query.
 fn requests(stage: &Stage) -> Vec<(String, Value, impl Fn(&str) -> RequestBuilder)> {

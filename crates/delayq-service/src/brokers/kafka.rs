@@ -26,7 +26,7 @@ impl KafkaAccess<'_> {
         if self.brokers.is_empty() || !self.brokers.iter().all(is_broker) {
             at.refuse(
                 "brokers",
-                "expected \"host:port\" of at least one broker, and secrets in keys of their own",
+                "expected \"host:port\" of at least one broker; passwords have their own keys",
             );
         }
         at.secret("password", self.password);

@@ -33,7 +33,7 @@ impl<'c> NatsAccess<'c> {
     pub fn files(&self) -> PemFiles<'c> {
         let Self { ca, cert, key, .. } = *self;
         let tls = ca.or(cert).is_some() || self.servers.iter().any(|server| server.starts_with("tls://"));
-        PemFiles { ca, cert, key, off: (!tls).then_some(("servers", "no server begins with tls")) }
+        PemFiles { ca, cert, key, off: (!tls).then_some(("servers", "`servers` has no tls:// address")) }
     }
 
     /// Checks the keys, which have the names of the fields.
@@ -46,7 +46,7 @@ impl<'c> NatsAccess<'c> {
             if rest.is_none_or(|rest| rest.is_empty() || rest.contains(['@', '/', '?', '#', ' ', ','])) {
                 at.refuse(
                     "servers",
-                    "expected nats://host:port or tls://host:port, and secrets in keys of their own",
+                    "expected nats://host:port or tls://host:port; passwords have their own keys",
                 );
             }
         }
@@ -54,11 +54,11 @@ impl<'c> NatsAccess<'c> {
         at.secret("token", self.token);
         self.files().validate(at);
         if self.username.is_some() != self.password.is_some() {
-            at.contradiction(&["username", "password"], "a user needs a password, and a password a user");
+            at.contradiction(&["username", "password"], "user and password must be set together");
         }
         let ways = [self.username.is_some(), self.token.is_some(), self.credentials.is_some()];
         if ways.into_iter().filter(|way| *way).count() > 1 {
-            at.contradiction(&["username", "token", "credentials"], "keep a single login method");
+            at.contradiction(&["username", "token", "credentials"], "choose one login method");
         }
     }
 
@@ -117,11 +117,13 @@ pub fn nats_subject(text: &str) -> Result<(), String> {
         && text.split('.').all(|token| !token.is_empty() && token != "*" && token != ">")
         && !text.contains(|c: char| c.is_whitespace() || c.is_control());
     if !plain {
-        return Err(format!("`{text}` is not a subject that can be published to"));
+        return Err(format!("`{text}` is not a valid subject to publish to"));
     }
     let first = text.split('.').next().unwrap_or_default();
     if first.starts_with('$') || ["_INBOX", "_R_", "_GR_"].contains(&first) {
-        return Err(format!("the subject `{text}` is the server's own: nothing is delivered to {first}"));
+        return Err(format!(
+            "the subject `{text}` is reserved for the server: {first} accepts no deliveries"
+        ));
     }
     Ok(())
 }

@@ -83,14 +83,14 @@ impl RabbitmqAccess<'_> {
 /// Why the key is refused.
 pub fn rabbitmq_key(exchange: &str, text: &str) -> Result<(), String> {
     if text.len() > 255 {
-        return Err("a routing key has at most 255 bytes".to_owned());
+        return Err("a routing key can have at most 255 bytes".to_owned());
     }
     if exchange.is_empty() && text.is_empty() {
         return Err("a queue needs a name".to_owned());
     }
     if exchange.is_empty() && text.starts_with("amq.") {
         return Err(format!(
-            "the queue `{text}` is the broker's own: queues that begin with amq. accept no deliveries"
+            "the queue `{text}` is reserved for the broker: queues that begin with amq. accept no deliveries"
         ));
     }
     Ok(())

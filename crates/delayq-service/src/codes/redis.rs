@@ -8,8 +8,8 @@ use delayq::Error;
 pub const UNREACHABLE: Code = Code {
     id: "DQ-R001",
     title: "a server cannot be used",
-    cause: "Redis or etcd does not listen at that address, does not answer in time, ends the connection, or cannot serve yet (LOADING, \
-            BUSY, CLUSTERDOWN, TRYAGAIN); the message says which.",
+    cause: "Redis or etcd is not listening at that address, does not answer in time, closes the connection, \
+            or cannot serve yet (LOADING, BUSY, CLUSTERDOWN, TRYAGAIN). The message says which.",
     tries: [
         "Check everything at once: delayq doctor.",
         "See which address is in force, and why: delayq config show.",
@@ -22,12 +22,14 @@ pub const UNREACHABLE: Code = Code {
 pub const NO_DEPLOYMENT: Code = Code {
     id: "DQ-R002",
     title: "this Redis does not hold the deployment",
-    cause: "A shard is missing: the deployment is new, the namespace or the database is another one, or this Redis came back \
-            without its data. Only delayq init creates shards: a service that did would hide the loss.",
+    cause: "A shard is missing: the deployment is new, the namespace or database is wrong, or this Redis \
+            came back without its data. Only delayq init creates shards, because a service that created \
+            them would hide the loss.",
     tries: [
-        "Create it, if it is new: delayq init. If Redis lost its data for good: delayq init --replace, for which timers with etcd wait.",
+        "If the deployment is new, create it: delayq init. If Redis lost its data for good: delayq init \
+         --replace, which timers with etcd require.",
         "Compare [redis] and [deployment] in the configuration with what delayq doctor finds.",
-        "If it held messages before, stop the timers and restore Redis from its append-only file.",
+        "If this Redis held messages before, stop the timers and restore it from its append-only file.",
     ],
     exit: Exit::Unavailable,
 };
@@ -38,9 +40,10 @@ pub const LOGIN: Code = Code {
     title: "Redis refuses the login or denies a command",
     cause: "The password is missing or wrong, or the user lacks a permission. Nothing was changed.",
     tries: [
-        "Give user and password: [redis] username and password, DELAYQ__REDIS__PASSWORD, or redis://user:password@host.",
+        "Set user and password: [redis] username and password, DELAYQ__REDIS__PASSWORD, or \
+         redis://user:password@host.",
         "Try the same user with redis-cli: AUTH, then ACL WHOAMI.",
-        "Compare the permissions with docs/operations/access.md; delayq doctor names the first that is missing.",
+        "Compare the permissions with docs/operations/access.md; delayq doctor names the first missing one.",
     ],
     exit: Exit::Unavailable,
 };
@@ -48,14 +51,15 @@ pub const LOGIN: Code = Code {
 /// A Redis that answers, and takes no writes.
 pub const NO_WRITES: Code = Code {
     id: "DQ-R004",
-    title: "Redis takes no writes",
-    cause: "Redis answers and refuses to store: its memory limit is reached (OOM), its own disk is full or failing (MISCONF), it is a \
-            replica (READONLY), or too few replicas are connected (NOREPLICAS). The message has its answer. Stored messages \
-            are intact.",
+    title: "Redis accepts no writes",
+    cause: "Redis answers, but refuses writes: its memory limit is reached (OOM), its disk is full or \
+            failing (MISCONF), it is a replica (READONLY), or too few replicas are connected (NOREPLICAS). \
+            The message has the answer of Redis. Stored messages are intact.",
     tries: [
-        "OOM: raise maxmemory, or make room: delayq topics shows where messages are, delayq purge and dead purge delete some.",
-        "MISCONF: make room on the disk of the Redis host; its log has the reason.",
-        "READONLY or NOREPLICAS: see which node is the master, and bring its replicas back.",
+        "OOM: raise maxmemory, or free memory: delayq topics shows where messages are, delayq purge and dead \
+         purge delete them.",
+        "MISCONF: free disk space on the Redis host; the log of Redis has the reason.",
+        "READONLY or NOREPLICAS: find out which node is the master, and bring its replicas back.",
     ],
     exit: Exit::Unavailable,
 };
@@ -64,12 +68,13 @@ pub const NO_WRITES: Code = Code {
 pub const SERVER_UNFIT: Code = Code {
     id: "DQ-R005",
     title: "this Redis must not be used",
-    cause: "It would lose messages (it evicts keys), is too old, is a replica or a node of a cluster under a plain URL, cannot give the durability \
-            that is asked for, or denies a command that delayq needs; the message says which. Nothing was changed.",
+    cause: "This Redis evicts keys and so would lose messages, is too old, is a replica or a cluster node \
+            under a plain URL, cannot provide the requested durability, or denies a command that delayq \
+            needs. The message says which. Nothing was changed.",
     tries: [
-        "Change the setting that the message names; delayq doctor names every unsuitable one.",
-        "Give the user its permissions: delayq acl print.",
-        "Name the right server: docs/operations.md has the requirements and the forms of URLs.",
+        "Change the setting that the message names; delayq doctor lists every unsuitable one.",
+        "Grant the user its permissions: delayq acl print.",
+        "Configure a suitable server: docs/operations.md has the requirements and the forms of URLs.",
     ],
     exit: Exit::Unavailable,
 };
@@ -78,12 +83,12 @@ pub const SERVER_UNFIT: Code = Code {
 pub const UNCONFIRMED: Code = Code {
     id: "DQ-R006",
     title: "a write is not confirmed",
-    cause: "Its topic asks that replicas or a disk confirm each write, and they did not in time. The write may be in force; repeating it \
-            is safe.",
+    cause: "The topic requires that replicas or the disk confirm each write, and they did not in time. The \
+            write may have been applied; repeating it is safe.",
     tries: [
-        "See which replicas are connected, and how far they are: delayq doctor.",
-        "Repeat the command, a put with the same --id.",
-        "Ask for less: delayq topic set TOPIC --durability memory.",
+        "See which replicas are connected and how far behind: delayq doctor.",
+        "Repeat the command; repeat a put with the same --id.",
+        "Require less: delayq topic set TOPIC --durability memory.",
     ],
     exit: Exit::Unavailable,
 };
@@ -92,10 +97,10 @@ pub const UNCONFIRMED: Code = Code {
 pub const BODY_UNREADABLE: Code = Code {
     id: "DQ-R007",
     title: "a payload cannot be read",
-    cause: "The message is compressed by a codec or with a dictionary that this delayq does not have, or its bytes are damaged. The \
-            message itself is in its place.",
+    cause: "The payload is compressed by a codec or with a dictionary that this delayq does not have, or its \
+            bytes are damaged. The message itself is intact.",
     tries: [
-        "Use the delayq that wrote it, or a later one.",
+        "Use the delayq version that wrote it, or a later one.",
         "See all such messages: delayq audit --bodies.",
         "See the message without its payload: delayq list TOPIC.",
     ],
@@ -105,11 +110,11 @@ pub const BODY_UNREADABLE: Code = Code {
 /// Redis or a library gave an impossible answer.
 pub const BUG: Code = Code {
     id: "DQ-R008",
-    title: "an impossible answer",
-    cause: "Versions that do not match, a write to delayq's keys by hand, or a bug.",
+    title: "an invalid reply",
+    cause: "The versions do not match, delayq's keys were written to by hand, or delayq has a bug.",
     tries: [
         "Compare the versions: delayq --version here and /version of the timers' admin endpoints.",
-        "Check the books: delayq audit.",
+        "Check the stored messages: delayq audit.",
         "Report it with the command and this output.",
     ],
     exit: Exit::Bug,
@@ -119,12 +124,12 @@ pub const BUG: Code = Code {
 pub const OTHER_DEPLOYMENT: Code = Code {
     id: "DQ-R009",
     title: "the deployment is not as configured",
-    cause: "The shards in this Redis record another number of shards, another node, or a layout that this process cannot follow; the \
-            message says which. Nothing was changed.",
+    cause: "The shards in this Redis record another shard count, another node, or a layout unknown to this \
+            process. The message says which. Nothing was changed.",
     tries: [
         "Compare [redis] and [deployment] in the configuration with what delayq doctor finds.",
         "After a growth or a move, give this process the configuration of the others.",
-        "See which shard is where: delayq shards.",
+        "See where each shard is: delayq shards.",
     ],
     exit: Exit::Unavailable,
 };
@@ -132,12 +137,13 @@ pub const OTHER_DEPLOYMENT: Code = Code {
 /// A Redis that takes no more clients.
 pub const TOO_MANY_CLIENTS: Code = Code {
     id: "DQ-R010",
-    title: "Redis takes no more clients",
-    cause: "Redis has as many clients as its `maxclients` allows, and ends each new connection. Nothing was changed.",
+    title: "Redis accepts no more clients",
+    cause: "Redis has reached its `maxclients` limit and closes each new connection. Nothing was changed.",
     tries: [
-        "See who holds the connections, through one that is open: redis-cli CLIENT LIST; the addresses tell the programs.",
-        "Raise it: CONFIG SET maxclients N, and the limit of open files of Redis's process.",
-        "Have one client a process, not one a request: docs/operations/sizing.md counts the connections of each program.",
+        "See which programs hold the connections, by address, from an open connection: redis-cli CLIENT LIST.",
+        "Raise the limit: CONFIG SET maxclients N, and the open-file limit of the Redis process.",
+        "Use one client per process, not one per request: docs/operations/sizing.md counts the connections \
+         of each program.",
     ],
     exit: Exit::Unavailable,
 };
@@ -146,12 +152,13 @@ pub const TOO_MANY_CLIENTS: Code = Code {
 pub const FOREIGN: Code = Code {
     id: "DQ-R011",
     title: "this Redis keeps another deployment",
-    cause: "A shard records another identity than the deployment that this process serves, though both have the same name and numbers: \
-            the URL, or the name behind it, leads to the Redis of another deployment. Nothing was changed.",
+    cause: "A shard records the identity of another deployment with the same namespace and shard numbers: \
+            the URL, or its host name, leads to the wrong Redis. Nothing was changed.",
     tries: [
-        "See which Redis keeps which deployment: redis-cli HGET '{dq:0}:meta' identity, at each of them.",
-        "Correct redis.url or [[redis.nodes]], or the name that leads to the wrong host.",
-        "If the deployment was lost and created again, restart the process: it has another identity now.",
+        "See which Redis keeps which deployment: redis-cli HGET '{dq:0}:meta' identity, on each Redis.",
+        "Correct redis.url or [[redis.nodes]], or the host name that leads to the wrong Redis.",
+        "If the deployment was lost and created again, restart the process: the new deployment has a new \
+         identity.",
     ],
     exit: Exit::Unavailable,
 };

@@ -24,7 +24,7 @@ pub fn backoff(text: &str) -> Result<Backoff, String> {
     let (backoff, delays) = if let Some((first, longest)) = text.split_once("..") {
         let (first, longest) = (span(first)?, span(longest)?);
         if first > longest {
-            return Err("the first delay is longer than the longest".to_owned());
+            return Err("the first delay is longer than the maximum".to_owned());
         }
         (Backoff::Exponential { first, longest }, vec![first, longest])
     } else {

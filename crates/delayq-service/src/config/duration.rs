@@ -57,17 +57,17 @@ impl fmt::Display for HumanDuration {
     }
 }
 
-const WRITE: &str = "write a duration with its unit, such as \"250ms\" or \"2h30m\"";
+const WRITE: &str = "expected a duration with its unit, such as \"250ms\" or \"2h30m\"";
 
 impl FromStr for HumanDuration {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         if text.trim_start().starts_with('-') {
-            return Err(format!("a duration is not negative; {WRITE}"));
+            return Err(format!("a duration cannot be negative; {WRITE}"));
         }
         if text.split(|letter: char| !letter.is_alphabetic()).any(|unit| unit == "M") {
-            return Err("M may be minutes or months: write 30m or 30months".to_owned());
+            return Err("M is ambiguous: write 30m for minutes or 30months for months".to_owned());
         }
         humantime::parse_duration(text).map(Self).map_err(|error| format!("{error}; {WRITE}"))
     }
@@ -102,7 +102,7 @@ mod tests {
     fn thirty_capital_m_is_not_thirty_months() {
         for text in ["30M", "1h 30M", "2M30s", "30 M"] {
             let refusal = text.parse::<HumanDuration>().unwrap_err();
-            assert!(refusal.contains("write 30m or 30months"), "{text}: {refusal}");
+            assert!(refusal.contains("write 30m for minutes or 30months for months"), "{text}: {refusal}");
         }
         assert_eq!("1month".parse(), Ok(HumanDuration::from_secs(2_630_016)));
     }

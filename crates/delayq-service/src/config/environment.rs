@@ -71,7 +71,7 @@ impl Variable {
         let sound = !path.chars().any(char::is_lowercase) && path.split("__").all(|part| !part.is_empty());
         let text = match text.into_string() {
             Ok(text) if sound => Ok(text),
-            Ok(_) => Err("not a name of a setting; write DELAYQ__SECTION__KEY in upper case"),
+            Ok(_) => Err("not the name of a setting; write DELAYQ__SECTION__KEY in upper case"),
             Err(_) => Err("the value is not UTF-8"),
         };
         let path = path.split("__").map(str::to_ascii_lowercase).collect();

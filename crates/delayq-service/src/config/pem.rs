@@ -30,7 +30,7 @@ pub fn read_pem(file: &Path) -> Result<Vec<u8>, String> {
     if bytes.windows(11).any(|text| text == b"-----BEGIN ") {
         return Ok(bytes);
     }
-    Err(format!("{} is not PEM: nothing in it begins with -----BEGIN", file.display()))
+    Err(format!("{} is not PEM: no -----BEGIN line", file.display()))
 }
 
 // === impl PemFiles ===
@@ -44,7 +44,7 @@ impl PemFiles<'_> {
         };
         for (key, file) in [("ca", self.ca), ("cert", self.cert), ("key", self.key)] {
             if file.is_some() {
-                at.contradiction(&[key, switch], format!("`{key}` is for TLS, but {says}"));
+                at.contradiction(&[key, switch], format!("`{key}` needs TLS, but {says}"));
             }
         }
     }
@@ -119,7 +119,7 @@ fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String
 fn read_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
     // Omits the cause, which may quote the file.
     PrivateKeyDer::from_pem_slice(&read_pem(file)?)
-        .map_err(|_| format!("{} holds no private key that needs no passphrase", file.display()))
+        .map_err(|_| format!("{} has no private key without a passphrase", file.display()))
 }
 
 #[cfg(test)]
@@ -142,7 +142,7 @@ mod tests {
             (&one.certificate, &one.key, None),
             (&one.certificate, &other.key, Some(("key", "not the private key of `cert`"))),
             (&one.certificate, &one.certificate, Some(("key", "no private key"))),
-            (&one.certificate, &locked, Some(("key", "no passphrase"))),
+            (&one.certificate, &locked, Some(("key", "without a passphrase"))),
             (&one.certificate, &text, Some(("key", "is not PEM"))),
             (&one.certificate, &missing, Some(("key", "cannot read"))),
             (&one.key, &one.key, Some(("cert", "no certificate"))),

@@ -67,7 +67,7 @@ impl RedisUrl {
     fn unmasked(self) -> Result<Self, String> {
         match self.password() {
             Some(secret) if &self.0[secret.clone()] == MASK => {
-                Err("`***` stands for a password that was not printed; write the password itself".to_owned())
+                Err("`***` is a redacted password; write the password itself".to_owned())
             }
             _ => Ok(self),
         }

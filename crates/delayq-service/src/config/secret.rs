@@ -128,8 +128,8 @@ impl<'de> Visitor<'de> for SecretVisitor {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Secret, E> {
         match text {
-            "" => Err(E::custom("an empty secret; remove the key to have no secret")),
-            MASK => Err(E::custom("`***` stands for a secret that was not printed; write the secret itself")),
+            "" => Err(E::custom("the secret is empty; to use no secret, remove the key")),
+            MASK => Err(E::custom("`***` is a redacted secret; write the secret itself")),
             secret => Ok(Secret::plain(secret)),
         }
     }
@@ -191,7 +191,7 @@ mod tests {
             let refusal = refusal(&format!("password = {value}"));
             assert!(!refusal.contains("8472947"), "{value}: {refusal}");
         }
-        assert!(refusal("password = '***'").contains("not printed"));
+        assert!(refusal("password = '***'").contains("is a redacted"));
         assert!(refusal("password = ''").contains("remove the key"));
         assert!(refusal("password = { file = 'a', env = 'B' }").contains("not a reference"));
     }

@@ -142,9 +142,9 @@ impl Exporter {
 fn log_change(taken: &Result<(), Refusal>, failing: bool) {
     match taken {
         Err(Refusal { why, .. }) if !failing => {
-            tracing::warn!(why, "the collector does not accept spans; lost spans are counted");
+            tracing::warn!(why, "the collector does not accept spans; counting the lost ones");
         }
-        Ok(()) if failing => tracing::info!("the collector takes spans again"),
+        Ok(()) if failing => tracing::info!("the collector accepts spans again"),
         _ => {}
     }
 }

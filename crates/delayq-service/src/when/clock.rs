@@ -41,7 +41,7 @@ impl WallClock {
         let zone = words.next().map(zone).transpose()?;
         match words.next() {
             None => Ok(Self { day, clock, offset, zone }),
-            Some(rest) => Err(format!("{rest:?} is too much")),
+            Some(rest) => Err(format!("unexpected {rest:?}")),
         }
     }
 
@@ -88,13 +88,14 @@ impl WallClock {
             (Some(offset), _) => agreeing(civil, offset, zone),
             (None, AmbiguousOffset::Unambiguous { offset }) => timestamp(civil, offset),
             (None, AmbiguousOffset::Gap { before, after }) => Err(format!(
-                "clocks in {} are put forward over {civil}, so this time does not exist; write {} or {}",
+                "clocks in {} move forward over {civil}, so this time does not exist; write {} or {}",
                 name(zone),
                 with_offset(civil, before)?,
                 with_offset(civil, after)?,
             )),
             (None, AmbiguousOffset::Fold { before, after }) => Err(format!(
-                "clocks in {} are put back over {civil}, so this time occurs twice; write {} for the first, {} for the second",
+                "clocks in {} move back over {civil}, so this time occurs twice; write {} for the first, {} \
+                 for the second",
                 name(zone),
                 with_offset(civil, before)?,
                 with_offset(civil, after)?,
@@ -117,8 +118,8 @@ impl Day {
             "friday" | "fri" => Self::Weekday(Weekday::Friday),
             "saturday" | "sat" => Self::Weekday(Weekday::Saturday),
             "sunday" | "sun" => Self::Weekday(Weekday::Sunday),
-            date if is_date(date) => Self::Date(date.parse().map_err(|_| format!("there is no day {date}"))?),
-            _ => return Err(format!("{word:?} is no day")),
+            date if is_date(date) => Self::Date(date.parse().map_err(|_| format!("no such day: {date}"))?),
+            _ => return Err(format!("{word:?} is not a day")),
         })
     }
 }
@@ -168,7 +169,7 @@ fn time_of_day(text: &str) -> Result<Time, String> {
         }
         _ => None,
     };
-    time.ok_or_else(|| format!("{text:?} is no time of day"))
+    time.ok_or_else(|| format!("{text:?} is not a time of day"))
 }
 
 fn digits(text: &str, is_hour: bool) -> Option<i8> {
@@ -189,13 +190,13 @@ fn read_offset(text: &str) -> Result<Offset, String> {
         Some(text).filter(|text| is_offset(text)).map(|text| DateTimeParser::new().parse_time_zone(text));
     zone.and_then(Result::ok)
         .and_then(|zone| zone.to_fixed_offset().ok())
-        .ok_or_else(|| format!("{text:?} is no offset"))
+        .ok_or_else(|| format!("{text:?} is not an offset"))
 }
 
 fn zone(word: &str) -> Result<TimeZone, String> {
     let name = word.strip_prefix('[').map_or(Some(word), |rest| rest.strip_suffix(']')).unwrap_or(word);
     let known = TimeZone::get(name).ok().filter(|zone| !zone.is_unknown());
-    known.ok_or_else(|| format!("there is no time zone {name:?}"))
+    known.ok_or_else(|| format!("unknown time zone {name:?}"))
 }
 
 /// The point in time, if the zone has that offset then.
@@ -205,7 +206,7 @@ fn agreeing(civil: DateTime, offset: Offset, zone: &TimeZone) -> Result<Timestam
     match own == offset {
         true => Ok(at),
         false => Err(format!(
-            "{} contradicts the zone {}, where that time is {}; leave out the offset or the zone",
+            "{} contradicts the zone {}, where that time is {}; omit the offset or the zone",
             at.display_with_offset(offset),
             name(zone),
             at.display_with_offset(own)
@@ -215,7 +216,7 @@ fn agreeing(civil: DateTime, offset: Offset, zone: &TimeZone) -> Result<Timestam
 
 fn timestamp(civil: DateTime, offset: Offset) -> Result<Timestamp, String> {
     offset.to_timestamp(civil).map_err(|_| {
-        format!("{civil} is out of range: the latest time that can be written so is {:.0}", Timestamp::MAX)
+        format!("{civil} is out of range: the latest time in this form is {:.0}", Timestamp::MAX)
     })
 }
 

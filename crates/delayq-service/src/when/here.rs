@@ -42,7 +42,8 @@ fn of_machine() -> Result<TimeZone, String> {
         (Ok(zone), _) => Ok(zone),
         (Err(_), None) => Ok(TimeZone::UTC),
         (Err(_), Some(name)) => Err(format!(
-            "the environment's TZ={name:?} names no time zone; correct it, or write the zone or the offset behind the time"
+            "TZ={name:?} in the environment is not a time zone; correct it, or add a zone or offset to the \
+             time"
         )),
     }
 }

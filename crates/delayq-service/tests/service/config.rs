@@ -249,7 +249,7 @@ fn the_effective_configuration_loads_to_itself_and_hides_secrets() {
     let config = loaded(text, &Environment::empty()).unwrap();
     let shown = effective(&config);
     assert!(shown.contains("password = \"***\"") && !shown.contains("hunter2"), "{shown}");
-    assert!(faults(&shown).to_string().contains("`***` stands for a secret"));
+    assert!(faults(&shown).to_string().contains("`***` is a redacted secret"));
 
     let again = loaded(&shown.replace("***", "hunter2"), &Environment::empty()).unwrap();
     assert_eq!(again, config);

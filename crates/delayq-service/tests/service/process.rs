@@ -145,7 +145,7 @@ fn a_hangup_reads_the_log_filter_again_and_leaves_it_where_the_configuration_is_
     living.until("the log filter is unchanged");
     write("[log]\nfilter = 'info,living=debug'\n");
     living.signal("HUP");
-    let line = living.until("the log filter was read again");
+    let line = living.until("log filter reloaded");
     assert_eq!(line["filter"], "info,living=debug");
     write("[log]\nfilter = 'error'\n");
     living.signal("HUP");
@@ -226,7 +226,7 @@ fn two_signals_at_one_instant_are_not_a_hard_stop() {
     let pid = living.child.id();
     let both = format!("kill -TERM {pid}; kill -INT {pid}; kill -TERM {pid}");
     assert!(Command::new("sh").args(["-c", &both]).status().unwrap().success());
-    living.until("this signal belongs to the first");
+    living.until("duplicate signal ignored");
     let (code, log) = living.end();
     assert!(code == 75 && log.contains("DQ-P003: after 3s still running: heart"), "{code}: {log}");
     assert!(!log.contains("second signal: stopping"), "{log}");
@@ -289,7 +289,7 @@ fn a_build_that_fails_panics_or_is_stopped_ends_as_it_should() {
 #[test]
 fn an_option_that_is_invalid_ends_with_64_and_a_question_with_0() {
     let (code, log) = Living::start_with(&[Path::new("--confg")], "obedient", &[]).end();
-    assert!(code == 64 && log.contains("there is no option --confg"), "{code}: {log}");
+    assert!(code == 64 && log.contains("unknown option --confg"), "{code}: {log}");
     let (code, log) = Living::start_with(&[Path::new("--version")], "obedient", &[]).end();
     assert_eq!((code, log.as_str()), (0, ""));
 }

@@ -51,9 +51,11 @@ impl BackupTarget {
                 }
                 Ok(Self::of_file(path, file))
             }
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                Err(unusable(path, "it exists: continue it with --resume, or replace it with --overwrite"))
-            }
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Err(unusable(
+                path,
+                "the file exists: continue it with --resume, or replace it with \
+                                    --overwrite",
+            )),
             Err(error) => Err(failure::file(path, "write to", error)),
         }
     }
@@ -61,7 +63,7 @@ impl BackupTarget {
     /// Drops the lines behind the last checkpoint.
     pub(super) fn resume(path: &Path) -> Result<(Self, Interrupted), Fault> {
         if path.as_os_str() == "-" {
-            return Err(unusable(path, "only a file can be continued"));
+            return Err(unusable(path, "--resume needs a file"));
         }
         let cannot = |error| failure::file(path, "continue", error);
         let mut file = OpenOptions::new().read(true).write(true).open(path).map_err(cannot)?;
@@ -80,13 +82,13 @@ impl BackupTarget {
                 Some(Record::Backup(found)) if begin.is_none() => begin = Some(found),
                 Some(Record::LeftOut(found)) => left_out = found,
                 Some(Record::Checkpoint(found)) => last = Some((found, left_out.clone(), length)),
-                Some(Record::End(_)) => return Err(unusable(path, "it is complete already")),
+                Some(Record::End(_)) => return Err(unusable(path, "the backup is already complete")),
                 _ => {}
             }
         }
-        let begin = begin.ok_or_else(|| unusable(path, "it does not begin as a backup does"))?;
+        let begin = begin.ok_or_else(|| unusable(path, "the file is not a backup"))?;
         let (checkpoint, left_out, length) =
-            last.ok_or_else(|| unusable(path, "it has no checkpoint: begin again with --overwrite"))?;
+            last.ok_or_else(|| unusable(path, "the file has no checkpoint: start over with --overwrite"))?;
         file.set_len(length).map_err(cannot)?;
         file.seek(SeekFrom::End(0)).map_err(cannot)?;
         Ok((Self::of_file(path, file), Interrupted { begin, left_out, checkpoint }))

@@ -40,7 +40,7 @@ impl Archive {
             Ok(text) => (file.to_owned(), self.redactor.redact(&text), None),
             Err(why) => {
                 let why = self.redactor.redact(&why);
-                (format!("{file}.missing.txt"), format!("{file} could not be had: {why}\n"), Some(why))
+                (format!("{file}.missing.txt"), format!("cannot collect {file}: {why}\n"), Some(why))
             }
         };
         let mut header = Header::new_gnu();
@@ -49,7 +49,7 @@ impl Archive {
         header.set_mtime(self.seconds);
         let path = format!("{FOLDER}/{file}");
         let added = self.builder.append_data(&mut header, path, text.as_bytes());
-        added.expect("memory takes every byte, and names are short");
+        added.expect("writing to memory cannot fail, and names are short");
         self.packed.push(Packed { file, bytes: text.len(), why });
     }
 
@@ -63,6 +63,6 @@ impl Archive {
             encoder.flush()?;
             encoder.finish()
         });
-        (finished.expect("memory takes every byte"), self.packed)
+        (finished.expect("writing to memory cannot fail"), self.packed)
     }
 }

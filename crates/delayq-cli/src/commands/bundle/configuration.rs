@@ -41,8 +41,7 @@ impl Configuration {
             secrets.extend(secrets_of(&file.config));
         }
         let mut more = Vec::new();
-        let mut config =
-            toml::Value::try_from(&loaded.config).expect("a configuration is made of plain values");
+        let mut config = toml::Value::try_from(&loaded.config).expect("a configuration holds plain values");
         of_files(&config, &mut more);
         strip(&mut config, &mut more);
         let shown = toml::to_string(&config).map_err(|error| error.to_string());

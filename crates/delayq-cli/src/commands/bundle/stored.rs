@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 pub(super) fn redis(context: &Context, look: &Look) -> Result<Value, String> {
-    let servers = look.servers.as_ref().expect("the servers were wanted").as_ref();
+    let servers = look.servers.as_ref().expect("the servers were requested").as_ref();
     let nodes = &servers.map_err(ToString::to_string)?.nodes;
     if let (true, Some(Err(error))) = (nodes.iter().all(Result::is_err), nodes.first()) {
         return Err(error.to_string());

@@ -96,16 +96,15 @@ pub(super) fn prometheus(status: Status, look: Option<&Look>, checks: &[Check]) 
             return;
         }
         writeln!(text, "# HELP delayq_check_{name} {help}\n# TYPE delayq_check_{name} gauge")
-            .expect("a string takes whatever is written");
+            .expect("writing to a string cannot fail");
         for (labels, value) in values {
-            writeln!(text, "delayq_check_{name}{labels} {value}")
-                .expect("a string takes whatever is written");
+            writeln!(text, "delayq_check_{name}{labels} {value}").expect("writing to a string cannot fail");
         }
     };
     let one = |value: f64| vec![(String::new(), value)];
     metric(
         "status",
-        "What delayq check found: 0 ok, 1 warning, 2 critical, 3 unknown",
+        "Result of delayq check: 0 ok, 1 warning, 2 critical, 3 unknown",
         one(status.code().into()),
     );
     let mut verdicts = BTreeMap::new();
@@ -114,11 +113,11 @@ pub(super) fn prometheus(status: Status, look: Option<&Look>, checks: &[Check]) 
         *worst = (*worst).max(Status::from(*verdict));
     }
     let verdicts = verdicts.into_iter().map(|(what, status)| (what, f64::from(status.code())));
-    metric("verdict", "The worst verdict on each thing: 0 good, 1 warning, 2 bad", verdicts.collect());
+    metric("verdict", "Worst verdict of each check: 0 good, 1 warning, 2 bad", verdicts.collect());
     if let Some(Ok(shards)) = look.map(|look| &look.shards) {
         metric(
             "overdue_seconds",
-            "How long the longest overdue shard has been due",
+            "Age of the oldest overdue message, of the worst shard",
             one(shards.overdue().as_secs_f64()),
         );
         metric("shards", "Shards of the deployment that answer", one(shards.seen.len() as f64));
@@ -127,10 +126,10 @@ pub(super) fn prometheus(status: Status, look: Option<&Look>, checks: &[Check]) 
     }
     if let Some(Some(Ok(fleet))) = look.map(|look| &look.fleet) {
         metric("timers", "Timers that are registered in etcd", one(fleet.members.len() as f64));
-        metric("timers_drained", "Timers that an operator keeps without shards", one(drained(fleet) as f64));
+        metric("timers_drained", "Timers that an operator has drained", one(drained(fleet) as f64));
         metric(
             "shards_unplanned",
-            "Shards that the plan in etcd gives to no timer",
+            "Shards that the plan in etcd assigns to no timer",
             one(fleet.unplanned.len() as f64),
         );
     }
@@ -159,12 +158,12 @@ pub(super) fn prometheus(status: Status, look: Option<&Look>, checks: &[Check]) 
     };
     metric(
         "oldest_ready_seconds",
-        "How long the oldest ready message of a topic has waited for a consumer",
+        "Age of the oldest ready message of a topic",
         ages(|numbers| numbers.oldest_ready),
     );
     metric(
         "oldest_unhandled_seconds",
-        "How long the oldest message of a topic that is ready or leased has waited",
+        "Age of the oldest ready or leased message of a topic",
         ages(|numbers| numbers.oldest_unhandled),
     );
     text.trim_end().to_owned()

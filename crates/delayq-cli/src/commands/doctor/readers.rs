@@ -39,7 +39,7 @@ async fn checks_of(global: &Global, admin: &Admin, topics: &Topics) -> Vec<Check
     let waiting = match waiting(admin, topics).await {
         Ok(waiting) => waiting,
         Err(error) => {
-            return vec![Check::bad("routes", error.to_string(), "correct what the check of Redis names")];
+            return vec![Check::bad("routes", error.to_string(), "fix the Redis check first")];
         }
     };
     let mut checks: Vec<Check> = waiting.iter().filter_map(|waiting| waiting.check(&settings)).collect();
@@ -64,7 +64,7 @@ async fn shared(admin: &Admin, topics: &Topics, settings: &Settings) -> Vec<Chec
             Check::warning(
                 "workers",
                 format!(
-                    "{topic} has a route, and {} too: each message goes to one of the two",
+                    "{topic} has a route and {}: each message goes to only one of the two",
                     counted(count, "worker")
                 ),
                 format!("stop the workers of {topic}, or remove its route"),
@@ -111,17 +111,17 @@ impl WaitingTopic {
         match (settings.has_route(topic.as_str()), settings.routes.is_empty()) {
             (true, _) if *idle => Some(Check::bad(
                 "forwarder",
-                format!("{topic}: {} ready, and no forwarder takes them", counted(ready, "message")),
-                "start one: delayq-forwarder --config FILE; if one runs, see its log",
+                format!("{topic}: {} ready, but no forwarder is taking them", counted(ready, "message")),
+                "start a forwarder: delayq-forwarder --config FILE; if one is running, see its log",
             )),
             (false, false) => Some(Check::warning(
                 "routes",
-                format!("no route is for {topic}: {pending} messages wait, {ready} of them ready"),
+                format!("{topic} has no route: {pending} messages waiting, {ready} of them ready"),
                 format!("add a [[routes]] with topic = \"{topic}\", unless workers reserve them"),
             )),
             (false, true) if *idle => Some(Check::warning(
                 "workers",
-                format!("{topic}: {} ready, and nobody reserves them", counted(ready, "message")),
+                format!("{topic}: {} ready, but no consumer reserves them", counted(ready, "message")),
                 format!("start a worker, such as delayq work {topic}; or add a route and start a forwarder"),
             )),
             _ => None,

@@ -21,8 +21,8 @@ pub(super) fn check(context: &Context) -> Option<Check> {
         }
         Ok(found) if found.permissions().readonly() => Check::bad(
             "spool",
-            format!("{} may not be written", folder.display()),
-            "give this user the folder",
+            format!("{} is not writable", folder.display()),
+            "give this user write access to the folder",
         ),
         Ok(_) => reader(folder),
         Err(error) => Check::bad("spool", format!("{}: {error}", folder.display()), "make the folder"),
@@ -34,7 +34,7 @@ fn reader(folder: &Path) -> Check {
     let shown = folder.display();
     let never = !folder.join(LEASE).exists();
     if never && !folder.join(DATABASE).exists() {
-        return Check::warning("spool", format!("{shown}: no compensator has ever read it"), START);
+        return Check::warning("spool", format!("{shown}: never read by a compensator"), START);
     }
     let opened =
         if never { SpoolReader::open_beside(folder) } else { SpoolReader::open(folder, "delayq doctor") };
@@ -49,17 +49,17 @@ fn reader(folder: &Path) -> Check {
     let age = stats.oldest_age();
     let waits = match stats.waiting {
         0 => "nothing waits".to_owned(),
-        1 => format!("1 record waits, for {}", duration(age)),
-        count => format!("{count} records wait, the oldest for {}", duration(age)),
+        1 => format!("1 record waiting for {}", duration(age)),
+        count => format!("{count} records waiting, the oldest for {}", duration(age)),
     };
     let found = match &by {
         Some(by) => format!("{shown}, read by {by}: {waits}"),
-        None if never => format!("{shown}: no compensator has ever read it, and {waits}"),
-        None => format!("{shown}: no compensator reads it, and {waits}"),
+        None if never => format!("{shown}: never read by a compensator, {waits}"),
+        None => format!("{shown}: no compensator is reading it, {waits}"),
     };
     match by {
         Some(_) if age > SLOW => {
-            Check::bad("spool", found, "see what it waits for: its /readyz, and delayq spool waiting")
+            Check::bad("spool", found, "see why: the compensator's /readyz, and delayq spool waiting")
         }
         Some(_) => Check::good("spool", found),
         None if stats.waiting == 0 => Check::warning("spool", found, START),

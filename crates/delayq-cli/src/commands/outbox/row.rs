@@ -39,7 +39,7 @@ async fn find(keeper: &mut OutboxKeeper, number: u64) -> Result<AsideRow, Fault>
             return Ok(found);
         }
     }
-    Err(unknown(format!("there is no row {number}; see delayq outbox rejected")))
+    Err(unknown(format!("no row {number}; see delayq outbox rejected")))
 }
 
 fn fields(found: &AsideRow) -> Vec<(&'static str, String)> {

@@ -164,7 +164,8 @@ impl<L: Lines> ManyRun<'_, L> {
         }
         let is_before = number < self.many.from_line;
         if line.len() > LONGEST_LINE_BYTES && !is_before {
-            let fault = format!("it has {} bytes; at most {LONGEST_LINE_BYTES} are allowed", line.len());
+            let fault =
+                format!("the line has {} bytes, at most {LONGEST_LINE_BYTES} are allowed", line.len());
             self.refuse(number, &fault);
             return None;
         }

@@ -9,23 +9,23 @@ pub(super) fn sentence(answer: &Answer) -> String {
         PutOutcome::Stored(due) => format!("stored {id}, due {}", time(*due)),
         PutOutcome::Ready(due) => format!("stored {id}, due {}: it is ready", time(*due)),
         PutOutcome::Again { old, due, .. } if due == old => {
-            format!("{id} was pending, and is due as before, {}", time(*due))
+            format!("{id} was already pending, still due {}", time(*due))
         }
         PutOutcome::Again { old, due, .. } => {
-            format!("{id} was pending, due {}, and is due {} now", time(*old), time(*due))
+            format!("{id} was pending, due {}; it is now due {}", time(*old), time(*due))
         }
         PutOutcome::Exists(state, at) => format!("{id} exists: {state}, {}", time(*at)),
         PutOutcome::Conflict(state, at) => {
-            format!("{id} is the id of another message: {state}, {}; replace it with --replace", time(*at))
+            format!("{id} is taken by another message: {state}, {}; replace it with --replace", time(*at))
         }
         PutOutcome::Newer => {
-            format!("{id} is the id of a message of a later format; upgrade delayq here first")
+            format!("{id} is taken by a message of a later format; upgrade delayq here first")
         }
         PutOutcome::Malformed => format!("{id} holds bytes that are not a message; see delayq audit"),
-        PutOutcome::Leased => format!("{id} is leased now, and cannot be replaced"),
+        PutOutcome::Leased => format!("{id} is leased, and cannot be replaced now"),
         PutOutcome::Stale => format!("{id} may have been stored and finished before"),
         PutOutcome::Spooled => {
-            format!("spooled {id}: Redis does not store it now, the compensator will put it")
+            format!("spooled {id}: Redis cannot store it now; the compensator will put it later")
         }
         PutOutcome::Refused(why) => format!("{id} was refused: {why}"),
     }

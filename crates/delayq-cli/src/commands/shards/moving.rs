@@ -43,8 +43,8 @@ impl Move {
         }
         let namespace = &context.config.deployment.namespace;
         let asked = format!(
-            "this moves shards {shards} of {namespace} to node {to}, and ends its being a replica: it cannot become one \
-             again without losing them"
+            "this moves shards {shards} of {namespace} to node {to}, which stops being a replica: making it \
+             a replica again would lose them"
         );
         confirm(&asked, yes)?;
         let report = context.admin().shards().move_to(&all, &to, |_| {}).await.map_err(of_core)?;
@@ -55,8 +55,8 @@ impl Move {
             "not_written": report.not_written,
         });
         context.output.print(&value, || {
-            let Some(from) = from else { return format!("node {to} serves shards {shards} already") };
-            let since = if report.resumed { ", and since an earlier move was interrupted" } else { "" };
+            let Some(from) = from else { return format!("node {to} already serves shards {shards}") };
+            let since = if report.resumed { ", plus the time since an earlier move was interrupted" } else { "" };
             let mut text = format!(
                 "node {to} serves shards {shards} now: {} moved from {from}, served by nobody for {} ms{since}\n\
                  running processes follow by themselves; bring [[redis.nodes]] up to date when it suits, then delete what is \
@@ -78,9 +78,9 @@ impl Move {
 pub(super) async fn name(context: &Context) -> Result<(), Fault> {
     let named = context.admin().shards().name_all().await.map_err(of_core)?;
     context.output.print(&json!({ "named": named }), || match named {
-        0 => "every shard records its node already".to_owned(),
+        0 => "every shard already records its node".to_owned(),
         some => format!(
-            "{} recorded with their node: a process without [[redis.nodes]] is refused",
+            "{} now record their node: a process without [[redis.nodes]] is refused",
             counted(some as u64, "shard")
         ),
     })
@@ -89,7 +89,7 @@ pub(super) async fn name(context: &Context) -> Result<(), Fault> {
 pub(super) async fn clean(context: &Context) -> Result<(), Fault> {
     let deleted = context.admin().shards().discard_moved(|_| {}).await.map_err(of_core)?;
     context.output.print(&json!({ "deleted": deleted }), || match deleted.is_empty() {
-        true => "nothing is left behind".to_owned(),
+        true => "nothing to delete".to_owned(),
         false => {
             let lines: Vec<String> =
                 deleted.iter().map(|(node, keys)| format!("{keys} keys deleted at node {node}")).collect();

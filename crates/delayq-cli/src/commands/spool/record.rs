@@ -60,7 +60,7 @@ impl FoundRecord {
         let rejected =
             reader.rejected(before, 1).map_err(unusable)?.pop().filter(|found| found.seq == number);
         let found = rejected.ok_or_else(|| {
-            unknown(format!("there is no record {number}; see delayq spool waiting, delayq spool rejected"))
+            unknown(format!("no record {number}; see delayq spool waiting, delayq spool rejected"))
         })?;
         let rejected = Some((found.rejected_at, found.reason));
         Ok(Self { number, spooled_at: found.spooled_at, rejected, record: found.record })

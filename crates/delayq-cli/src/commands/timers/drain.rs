@@ -87,13 +87,13 @@ impl Drain {
             let held = counted(departing.held.len() as u64, "shard");
             let moved = match (self.no_wait, departing.held.len()) {
                 (true, _) => format!("{held} on their way"),
-                (false, 0) => "it has no shard".to_owned(),
+                (false, 0) => "no shards".to_owned(),
                 (false, _) if untaken > 0 => {
-                    format!("{untaken} of {held} given up, and no timer takes them")
+                    format!("{untaken} of {held} released, but no other timer takes them")
                 }
                 (false, _) => format!("{held} handed over in {}", duration(took)),
             };
-            format!("{name} {was}: {moved}\nit gets no shard again before: delayq timers undrain {name}")
+            format!("{name} {was}: {moved}\nto give it shards again: delayq timers undrain {name}")
         })
     }
 
@@ -118,7 +118,7 @@ impl Drain {
             }
             bar.set_position(all.saturating_sub(left));
             if shown.replace(left) != Some(left) && !context.output.lively && !context.output.json {
-                complain(&format!("{} of {all} are not handed over yet", counted(left, "shard")));
+                complain(&format!("{} of {all} not handed over yet", counted(left, "shard")));
             }
             if started.elapsed() >= *self.deadline {
                 bar.finish_and_clear();
@@ -139,7 +139,7 @@ impl Undrain {
         let operator = operator(&context.config)?;
         let outcome = operator.undrain(name).await.map_err(|error| of_cluster(&error))?;
         let (done, text) = match outcome {
-            UndrainOutcome::Undrained => ("undrained", "is undrained: if it runs, it gets shards again"),
+            UndrainOutcome::Undrained => ("undrained", "undrained: it gets shards again while it runs"),
             UndrainOutcome::NotDrained => ("not_drained", "was not drained"),
             UndrainOutcome::Unknown => return Err(no_timer(name, &overview(&operator).await?)),
         };
@@ -182,8 +182,8 @@ fn no_timer(name: &str, fleet: &Overview) -> Fault {
     let mut names: Vec<&str> = fleet.members.iter().map(|member| member.name.as_str()).collect();
     names.sort_unstable();
     unknown(match names.as_slice() {
-        [] => format!("there is no timer {name}, nor any other: none is registered in etcd"),
-        names => format!("there is no timer {name}; registered in etcd: {}", names.join(", ")),
+        [] => format!("no timer {name}: no timer is registered in etcd"),
+        names => format!("no timer {name}; registered in etcd: {}", names.join(", ")),
     })
 }
 
@@ -191,6 +191,6 @@ fn nobody_left(name: &str, fleet: &Overview) -> Fault {
     let others = fleet.members.iter().filter(|member| member.name != name);
     let others: Vec<String> =
         others.map(|member| format!("{} is {}", member.name, state(member, 0))).collect();
-    let others = if others.is_empty() { "there is no other".to_owned() } else { others.join(", ") };
-    Fault::new(&NOBODY_LEFT, format!("{name} is the last timer that can have shards: {others}"))
+    let others = if others.is_empty() { "no other timer".to_owned() } else { others.join(", ") };
+    Fault::new(&NOBODY_LEFT, format!("{name} is the last timer that can hold shards: {others}"))
 }

@@ -48,7 +48,7 @@ impl Set {
     pub(super) async fn run(self, context: &Context) -> Result<(), Fault> {
         let (set, reset) = (&self.changes.0, self.resets());
         if reset.is_empty() && *set == Policy::default() {
-            return Err(usage("nothing to set; name a setting, or --reset one"));
+            return Err(usage("nothing to set: name a setting, or --reset one"));
         }
         if let Some(both) = reset.iter().find(|&&setting| !self.resets_all() && text(set, setting).is_some())
         {
@@ -171,10 +171,13 @@ async fn confirmed(admin: &Admin, durability: Durability) -> Result<(), Fault> {
         let found = format!("{} cannot confirm {durability}: {why}", node.address);
         match durability {
             Durability::Replicas(_) => {
-                complain(&format!("{found}; until more do, answers to this topic's writes are unknown"));
+                complain(&format!(
+                    "{found}; until more replicas confirm, the outcome of this topic's writes \
+                                   is unknown"
+                ));
             }
             Durability::Memory | Durability::Disk => {
-                let repair = format!("{found}; repair that first, or choose replica:N or memory");
+                let repair = format!("{found}; fix that first, or choose replica:N or memory");
                 return Err(Fault::new(&SERVER_UNFIT, repair));
             }
         }
@@ -195,7 +198,7 @@ fn reset(text: &str) -> Result<Reset, String> {
     let found = PolicySetting::ALL.into_iter().find(|setting| setting.name() == text);
     found.map(Reset::One).ok_or_else(|| {
         let names: Vec<&str> = PolicySetting::ALL.into_iter().map(PolicySetting::name).collect();
-        format!("write all, or one of {}", names.join(", "))
+        format!("must be all, or one of {}", names.join(", "))
     })
 }
 

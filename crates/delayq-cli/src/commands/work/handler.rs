@@ -86,7 +86,7 @@ fn environment(delivery: &Delivery) -> [(&'static str, String); 5] {
 fn not_started(program: &OsString, error: std::io::Error) -> Fault {
     let program = program.display();
     match error.kind() {
-        ErrorKind::NotFound => Fault::new(&PROGRAM_MISSING, format!("there is no command {program}")),
+        ErrorKind::NotFound => Fault::new(&PROGRAM_MISSING, format!("command not found: {program}")),
         _ => file(program.to_string().as_ref(), "run", error),
     }
 }

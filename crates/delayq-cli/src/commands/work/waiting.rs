@@ -32,8 +32,8 @@ fn name_routes(global: &Global, topics: &[Topic]) {
     let forwarding = loaded.config.forwarding(loaded.locations);
     for topic in topics.iter().filter(|topic| forwarding.has_route(topic.as_str())) {
         complain(&format!(
-            "delayq: {topic} has a route in this configuration: a forwarder that uses it takes messages too, and each goes to \
-             one of the two."
+            "delayq: {topic} has a route in this configuration: each message goes either to a forwarder or \
+             to this worker."
         ));
     }
 }

@@ -35,7 +35,7 @@ async fn the_doctor_finds_up_healthy_and_names_topics_that_nobody_works_on() {
     let [verdict, found, advice] = found(up.delayq(&[]), "workers").await.remove(0);
     assert_eq!(
         (verdict.as_str(), found.as_str()),
-        ("warning", "orders: 1 message ready, and nobody reserves them")
+        ("warning", "orders: 1 message ready, but no consumer reserves them")
     );
     assert!(advice.contains("delayq work orders"), "{advice}");
     up.stop().await;
@@ -47,7 +47,7 @@ async fn a_worker_beside_a_forwarder_is_named_by_the_doctor_and_by_both() {
     up.done(&["put", "notices", "{}"]).await;
     let shared = async |up: &Up| {
         let workers = found(up.delayq(&[]), "workers").await;
-        workers.iter().any(|[_, found, _]| found.contains("notices has a route, and 1 worker too"))
+        workers.iter().any(|[_, found, _]| found.contains("notices has a route and 1 worker"))
     };
     assert!(!shared(&up).await);
     let mut worker = up.delayq(&["work", "notices"]).start();
@@ -77,12 +77,12 @@ async fn the_doctor_names_a_forwarder_and_a_compensator_that_do_not_run() {
     let [verdict, forwarder, advice] = found(doctor(), "forwarder").await.remove(0);
     assert_eq!(
         (verdict.as_str(), forwarder.as_str()),
-        ("bad", "orders: 1 message ready, and no forwarder takes them")
+        ("bad", "orders: 1 message ready, but no forwarder is taking them")
     );
-    assert!(advice.starts_with("start one: delayq-forwarder"), "{advice}");
+    assert!(advice.starts_with("start a forwarder: delayq-forwarder"), "{advice}");
     let [verdict, reader, advice] = found(doctor(), "spool").await.remove(0);
     assert_eq!(verdict, "warning");
-    assert!(reader.ends_with("no compensator has ever read it"), "{reader}");
+    assert!(reader.ends_with("never read by a compensator"), "{reader}");
     assert!(advice.contains("delayq-compensator"), "{advice}");
     let finished = doctor().arg("doctor").run(b"", SHORT).await;
     assert_eq!(finished.code, Some(69), "{finished:?}");

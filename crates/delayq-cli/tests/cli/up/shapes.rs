@@ -89,7 +89,7 @@ async fn a_folder_keeps_the_redises_that_it_was_made_with() {
     for data in [&one, &two] {
         for shape in [cluster, nodes] {
             let streamed = [&shape[..], &["--forward", "streamed=stream"]].concat();
-            refused(data, &streamed, "a stream is in one Redis, and here is").await;
+            refused(data, &streamed, "a stream needs one Redis, and this is").await;
         }
         refused(data, &[&nodes[..], &["--shards", "1"]].concat(), "2 independent Redises need a shard each")
             .await;
@@ -105,11 +105,11 @@ async fn a_folder_keeps_the_redises_that_it_was_made_with() {
         process.wait_for_line("delayq is up", LONG).await;
         process.ends_well_by(Signal::INT, SHORT).await;
     }
-    refused(&one, &cluster, "keeps its messages in one Redis: leave --redis-cluster 3 out").await;
-    refused(&one, &nodes, "keeps its messages in one Redis: leave --redis-nodes 2 out").await;
-    let two_kept = "keeps its messages in 2 independent Redises: leave";
-    refused(&two, &cluster, &format!("{two_kept} --redis-cluster 3 out")).await;
-    refused(&two, &["--redis-nodes", "3"], &format!("{two_kept} --redis-nodes 3 out")).await;
-    refused(&two, &["--forward", "streamed=stream"], "here is 2 independent Redises: forward into a file")
+    refused(&one, &cluster, "keeps its messages in one Redis: omit --redis-cluster 3").await;
+    refused(&one, &nodes, "keeps its messages in one Redis: omit --redis-nodes 2").await;
+    let two_kept = "keeps its messages in 2 independent Redises: omit";
+    refused(&two, &cluster, &format!("{two_kept} --redis-cluster 3")).await;
+    refused(&two, &["--redis-nodes", "3"], &format!("{two_kept} --redis-nodes 3")).await;
+    refused(&two, &["--forward", "streamed=stream"], "this is 2 independent Redises: forward to a file")
         .await;
 }

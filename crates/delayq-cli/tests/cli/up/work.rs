@@ -43,7 +43,8 @@ async fn a_command_that_fails_at_the_last_attempt_is_said_to_leave_a_dead_letter
     let up = Up::start(&[]).await;
     up.done(&["put", "orders", "{}", "--id", "order-17", "--max-attempts", "1"]).await;
     let finished = up.delayq(&["work", "orders", "-n", "1", "--", "false"]).run(b"", SHORT).await;
-    let said = "orders order-17: exit status: 1; attempt 1 was the last: the message is a dead letter";
+    let said =
+        "orders order-17: exit status: 1; attempt 1 was the last attempt: the message is a dead letter";
     assert!(finished.stderr.contains(said), "{finished:?}");
     assert!(up.done(&["count", "orders", "--json"]).await.contains("\"dead\": 1"));
     up.stop().await;
@@ -55,7 +56,7 @@ async fn a_command_that_cannot_be_started_leaves_its_message_ready() {
     up.done(&["put", "orders", "{}"]).await;
     let finished = up.delayq(&["work", "orders", "--", "no-such-command"]).run(b"", SHORT).await;
     assert_eq!(finished.code, Some(69), "{finished:?}");
-    assert!(finished.stderr.contains("there is no command no-such-command"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("command not found: no-such-command"), "{}", finished.stderr);
     assert!(up.done(&["count", "orders", "--json"]).await.contains("\"ready\": 1"));
     up.stop().await;
 }
@@ -66,7 +67,7 @@ async fn a_stopped_worker_finishes_the_command_in_progress_and_takes_no_other() 
     let go = up.folder.join("go");
     let script = format!("echo begun; until [ -e '{}' ]; do sleep 0.05; done; echo finished", go.display());
     let mut worker = up.delayq(&["work", "orders", "--", "sh", "-c", &script]).start();
-    worker.wait_for_line("there is no topic orders", SHORT).await;
+    worker.wait_for_line("no topic orders", SHORT).await;
     up.done(&["put", "orders", "one"]).await;
     worker.wait_for_line("begun", SHORT).await;
     up.done(&["put", "orders", "two"]).await;

@@ -28,7 +28,11 @@ impl Default for AdminConfig {
 impl Section for AdminConfig {
     fn validate(&self, at: &mut Faults) {
         if !self.advertise.is_empty() && !is_host(&self.advertise) {
-            at.refuse("advertise", "expected a name or an IP address that other hosts reach, without a port");
+            at.refuse(
+                "advertise",
+                "expected a host name or IP address that other hosts can reach, without a \
+                                    port",
+            );
         }
     }
 }

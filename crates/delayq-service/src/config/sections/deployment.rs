@@ -32,7 +32,7 @@ impl DeploymentConfig {
     /// The reason if the nodes lack some of the shards.
     pub(crate) fn beyond_nodes(&self, redis: &RedisConfig) -> Option<String> {
         let shards = redis.shards_of_nodes().filter(|&shards| shards < self.shards.get().into())?;
-        Some(format!("{}, and only {shards} have a node in redis.nodes", self.shards))
+        Some(format!("{}, but only {shards} have a node in redis.nodes", self.shards))
     }
 }
 

@@ -115,10 +115,7 @@ impl RedisConfig {
             at.contradiction(&["nodes", "url"], "`url` already names a single Redis; keep only one");
         }
         if self.password.is_some() && self.nodes.iter().any(|node| node.url.has_password()) {
-            at.contradiction(
-                &["password", "nodes"],
-                "the `url` of a node holds a password too; keep only one",
-            );
+            at.contradiction(&["password", "nodes"], "the `url` of a node has a password too; keep only one");
         }
         if let Err(error) = self.node_map() {
             at.refuse("nodes", error.to_string());
@@ -147,7 +144,7 @@ impl Section for RedisConfig {
         at.range("keepalive", &self.keepalive, HumanDuration::from_secs(1)..=HumanDuration::from_secs(600));
         at.secret("password", self.password.as_ref());
         if self.password.is_some() && self.url.has_password() {
-            at.contradiction(&["password", "url"], "`url` holds a password too; keep only one");
+            at.contradiction(&["password", "url"], "`url` has a password too; keep only one");
         }
         if self.username.is_some() && self.password.is_none() {
             at.contradiction(&["username", "password"], "a user needs a `password`");

@@ -61,12 +61,13 @@ fn check_header(name: &str, secret: &Secret) -> Result<(), String> {
         return Err("not the name of a header".to_owned());
     }
     if name.to_ascii_lowercase().ends_with("-bin") {
-        return Err("the name marks a binary value, which cannot be written here".to_owned());
+        return Err("names that end in -bin have binary values, which cannot be configured".to_owned());
     }
     let value = secret.reveal()?;
     let read = HeaderValue::from_str(value.expose_secret());
-    read.map(drop)
-        .map_err(|_| "the value contains characters that no header can, such as a line break".to_owned())
+    read.map(drop).map_err(|_| {
+        "the value contains characters that are invalid in a header, such as a line break".to_owned()
+    })
 }
 
 #[cfg(test)]
