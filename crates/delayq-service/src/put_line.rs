@@ -377,7 +377,10 @@ mod tests {
             (br#"{"topic":"t","backoff":"10m..1s"}"#, "backoff: the first delay is longer"),
             (br#"{"topic":"t","headers":{"n":"1","n":"2"}}"#, "headers: a name occurs twice"),
             (br#"{"topic":"t","state":"dead"}"#, "dead letter of a backup"),
-            (br#"{"topic":"t","state":"ded"}"#, "state: unknown \"ded\", expected one of delayed, ready, leased, dead"),
+            (
+                br#"{"topic":"t","state":"ded"}"#,
+                "state: unknown \"ded\", expected one of delayed, ready, leased, dead",
+            ),
             (br#"{"topic":"t","delay":5}"#, "unknown field `delay`"),
         ] {
             let fault = parse(line, None, false).unwrap_err();
