@@ -96,6 +96,7 @@ type Delivery struct {
 	mu      sync.Mutex
 	ends    time.Time
 	settled bool
+	outcome Outcome
 	isDone  bool
 	isLost  bool
 }
@@ -126,6 +127,23 @@ func (d *Delivery) Bury(ctx context.Context, reason string) (Outcome, error) {
 		return Outcome{}, err
 	}
 	return d.settle(ctx, "bury", d.Receipt.item(cutReason(reason)))
+}
+
+// Settle settles the message by what a handler returned, as a worker does: nil acks, an error of Bury buries, and any other error
+// releases the message by its back-off. If the handler has settled the message itself, Settle returns that outcome.
+func (d *Delivery) Settle(ctx context.Context, err error) (Outcome, error) {
+	switch {
+	case d.Settled():
+		<-d.done
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.outcome, nil
+	case err == nil:
+		return d.Ack(ctx)
+	case isHopeless(err):
+		return d.Bury(ctx, cutReason(err.Error()))
+	}
+	return d.Release(ctx, Release{Reason: cutReason(err.Error())})
 }
 
 // Extend extends the lease from now; 0 selects the topic's lease.
@@ -193,6 +211,9 @@ func (d *Delivery) settle(ctx context.Context, verb string, one *item) (outcome 
 	for {
 		again := *one
 		if outcome, err = d.client.single(ctx, verb, &again); err == nil {
+			d.mu.Lock()
+			d.outcome = outcome
+			d.mu.Unlock()
 			return outcome, nil
 		}
 		if ctx.Err() != nil { // its fate is unknown; who holds it may still settle it

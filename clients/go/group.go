@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"math"
 	"slices"
 	"time"
 )
@@ -68,7 +69,7 @@ func (g Group) Promote(ctx context.Context, due Range) (promoted, kept int64, er
 		return 0, 0, err
 	}
 	err = g.client.everyPlace(ctx, g.name, func(shard int) (bool, error) {
-		err := g.client.inSteps(ctx, "promote", shard, [2]any{g.topic, g.name}, due, promotedAtOnce, &promoted, &kept)
+		err := g.client.inSteps(ctx, "promote", shard, [2]any{g.topic, g.name}, due, promotedAtOnce, math.MaxInt64, &promoted, &kept)
 		return err == nil, err
 	})
 	return promoted, kept, err

@@ -34,6 +34,10 @@ type Reserve struct {
 	Lease time.Duration
 	// Wait limits the wait for a first message.
 	Wait time.Duration
+	// PromoteUntil, if given, hands out delayed messages due until then, too, if fewer are ready than Max: the earliest due of
+	// all shards, and no more than this call has room for. A call that fails afterwards leaves them ready for every consumer.
+	// They are promoted once, before the wait.
+	PromoteUntil time.Time
 }
 
 // waiters are shared by all waiting calls: the listener, and one watch per list of topics.
@@ -53,8 +57,14 @@ func (c *Client) Reserve(ctx context.Context, ask Reserve) ([]*Delivery, error) 
 	if err := ask.check(); err != nil {
 		return nil, err
 	}
+	if !ask.PromoteUntil.IsZero() {
+		found, err := c.reserveOrGiveBack(ctx, ask, c.reservePromoting)
+		if len(found) > 0 || err != nil || ask.Wait == 0 {
+			return found, err
+		}
+	}
 	if ask.Wait == 0 {
-		return c.reserveOrGiveBack(ctx, ask)
+		return c.reserveOrGiveBack(ctx, ask, c.reserveNow)
 	}
 	waiting, end := context.WithTimeout(ctx, ask.Wait)
 	defer end()
@@ -65,8 +75,10 @@ func (c *Client) Reserve(ctx context.Context, ask Reserve) ([]*Delivery, error) 
 	return found, err
 }
 
-// reserveOrGiveBack reserves ready messages, and releases deliveries that arrive after the context has ended.
-func (c *Client) reserveOrGiveBack(ctx context.Context, ask Reserve) ([]*Delivery, error) {
+type reserving func(ctx context.Context, ask Reserve) ([]*Delivery, error)
+
+// reserveOrGiveBack reserves messages, and releases deliveries that arrive after the context has ended.
+func (c *Client) reserveOrGiveBack(ctx context.Context, ask Reserve, reserve reserving) ([]*Delivery, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -76,7 +88,7 @@ func (c *Client) reserveOrGiveBack(ctx context.Context, ask Reserve) ([]*Deliver
 	}
 	done := make(chan reserved, 1)
 	go func() {
-		found, err := c.reserveNow(detached{ctx}, ask)
+		found, err := reserve(detached{ctx}, ask)
 		done <- reserved{found, err}
 	}()
 	select {
@@ -104,6 +116,9 @@ func (r *Reserve) check() error {
 	err := first(checkLease(r.Lease), checkSpan("a wait", r.Wait))
 	if r.Max < 0 || r.Max > maxIDsACall {
 		err = first(err, InvalidMessage(fmt.Sprintf("Max is %d: 1 to %d", r.Max, maxIDsACall)))
+	}
+	if at := r.PromoteUntil; !at.IsZero() && (checkTime("", at) != nil || doubtTime("", at) != nil) {
+		err = first(err, InvalidMessage(fmt.Sprintf("PromoteUntil is %v: a time from 2001 to 9999", at.UTC())))
 	}
 	if len(r.Topics) == 0 {
 		err = first(err, InvalidMessage("there is no topic to reserve from"))

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 
+	lent "github.com/delayq/delayq/clients/go/internal/packed"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -26,6 +27,13 @@ var include = regexp.MustCompile(`(?m)^--# include (.*)$`)
 type script struct {
 	*redis.Script
 	source string
+}
+
+func init() {
+	lent.Source = func(verb string) (string, error) {
+		script, err := assemble(packed, verb)
+		return script.source, err
+	}
 }
 
 // assemble replaces the include lines of a script by the named files.

@@ -5,6 +5,7 @@ package delayq
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -179,20 +180,26 @@ func (t Topic) inSteps(ctx context.Context, verb, word string, span Range, most 
 		return 0, 0, err
 	}
 	err = t.everyShard(ctx, func(shard int) error {
-		return t.client.inSteps(ctx, verb, shard, [2]any{t.stored, word}, span, most, &changed, &kept)
+		return t.client.inSteps(ctx, verb, shard, [2]any{t.stored, word}, span, most, math.MaxInt64, &changed, &kept)
 	})
 	return changed, kept, err
 }
 
-// inSteps calls a script of one shard until it is done, and counts messages changed and kept.
-func (c *Client) inSteps(ctx context.Context, verb string, shard int, head [2]any, span Range, most int, changed, kept *int64) error {
+// inSteps calls a script of one shard, each time for at most `most` messages, until it is done or has changed `total`. Counts
+// messages changed and kept.
+func (c *Client) inSteps(ctx context.Context, verb string, shard int, head [2]any, span Range, most int, total int64, changed, kept *int64) error {
 	from, to := span.millis()
-	for word, after, mark := any("more"), any(from), any(""); word == "more"; {
-		reply, err := c.one(ctx, verb, shard, head[0], head[1], after, to, mark, most)
+	for word, after, mark := any("more"), any(from), any(""); word == "more" && total > 0; {
+		step := int64(most)
+		if total < step {
+			step = total
+		}
+		reply, err := c.one(ctx, verb, shard, head[0], head[1], after, to, mark, step)
 		if err != nil {
 			return err
 		}
 		word, after, mark = reply[0], reply[3], reply[4]
+		total -= reply[1].(int64)
 		*changed += reply[1].(int64)
 		*kept += reply[2].(int64)
 	}

@@ -39,6 +39,11 @@ type hopeless struct{ error }
 
 func (h hopeless) Unwrap() error { return h.error }
 
+func isHopeless(err error) bool {
+	never := hopeless{}
+	return errors.As(err, &never)
+}
+
 // PanicError is the panic of a handler, which fails only the message concerned.
 type PanicError struct {
 	Value any
@@ -191,25 +196,14 @@ func (r *running) work(delivery *Delivery) {
 	if delivery.Settled() {
 		return
 	}
-	var settled Outcome
-	var lost error
-	never := hopeless{}
-	isHopeless := errors.As(err, &never)
-	switch {
-	case err == nil:
-		settled, lost = delivery.Ack(detached{r.handlers})
-	case isHopeless:
-		settled, lost = delivery.Bury(detached{r.handlers}, cutReason(err.Error()))
-	default:
-		settled, lost = delivery.Release(detached{r.handlers}, Release{Reason: cutReason(err.Error())})
-	}
+	settled, lost := delivery.Settle(detached{r.handlers}, err)
 	switch {
 	case lost != nil:
 	case settled.Word == Expired:
 		lost = errors.New("the lease expired before settlement: the message will be delivered again")
 	case settled.Word == Failed:
 		lost = errors.New("cannot settle the message: " + settled.Why)
-	case settled.Word == Buried && !isHopeless:
+	case settled.Word == Buried && !isHopeless(err):
 		lost = fmt.Errorf("buried after the last attempt, number %d", delivery.Attempt)
 	}
 	if lost != nil {

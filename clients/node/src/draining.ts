@@ -97,7 +97,7 @@ async function handled(delivery: Delivery, handler: Handler): Promise<Drained> {
 export async function pump(client: Client): Promise<void> {
   const calls = client["calls"];
   await calls.everywhere(async (shard) => {
-    const [, epoch] = await calls.call("claim", shard, ["delayq.testing", 0, ""]);
+    const [, epoch] = await calls.call("claim", shard, ["worker/testing", 1, ""]);
     let word = "more";
     while (word.startsWith("more")) word = String((await calls.call("pump", shard, [epoch, MAX_IDS_A_CALL]))[0]);
   });

@@ -17,8 +17,8 @@ from .topic import AsyncTopic
 
 #: Default maximum of deliveries, beyond which a handler is taken to put messages for ever.
 MAX_DELIVERIES = 1000
-#: Pumps without a lock: no timer owns the shards.
-_OWNER: list[Any] = ["delayq.testing", 0, ""]
+#: Owner of the shards, and its lock in ms: a worker that pumps may take them at once.
+_OWNER: list[Any] = ["worker/testing", 1, ""]
 
 
 class Drained(NamedTuple):
