@@ -20,7 +20,7 @@ FROM ?= HEAD^
 
 STORM_LOG := $(TARGET)/storm-day.ndjson
 
-.PHONY: help book docs-figures fuzz setup run release test test-long test-rust test-shapes test-failovers test-writes test-outages test-page test-clients check fmt lint prose doc lua deny package bench bench-scripts bench-peers deb dist check-units check-upgrade deploy-check clean
+.PHONY: help book docs-figures generate fuzz setup run release test test-long test-rust test-shapes test-failovers test-writes test-outages test-page test-clients check fmt lint prose doc lua deny package bench bench-scripts bench-peers deb dist check-units check-upgrade deploy-check clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -109,6 +109,14 @@ lua: ## luacheck over the scripts
 book: ## build the book of docs/ into target/book
 	@scripts/deploy-tools.sh book
 	PATH=$(CURDIR)/target/deploy-tools/bin:$$PATH mdbook build docs
+
+generate: export DELAYQ_UPDATE = 1
+generate: ## write again what tests compare with the code: reference pages, schemas, the clients' tables and scripts
+	scripts/lint-lua.sh --write
+	rm -r clients/go/lua && cp -r lua clients/go/lua
+	cargo build $(WHOLE) --bins
+	cargo test $(WHOLE) --test answers --test cli --test client --test gateway --test integration -- \
+		description:: reference:: vectors:: document:: metrics::
 
 docs-figures: ## draw the pictures of docs/figures, from the scripts and from the data there
 	cargo run --quiet -p delayq-bench --bin docs-figures

@@ -17,6 +17,7 @@ pub mod disk_shim;
 pub mod environment;
 pub mod etcd_server;
 pub mod folder;
+pub mod generated;
 pub mod history;
 pub mod invariants;
 mod kafka_jars;

@@ -1,6 +1,6 @@
 //! Completions for a command line being typed: the shell runs this program and reads the candidates.
 
-use crate::arguments::Cli;
+use crate::commands::Cli;
 use crate::commands::completions::VARIABLE;
 use crate::deployment::Global;
 use clap::{Command, CommandFactory as _, FromArgMatches as _};

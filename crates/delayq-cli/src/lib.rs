@@ -1,6 +1,5 @@
 //! The command line of delayq.
 
-pub mod arguments;
 pub mod backup_line;
 pub mod commands;
 pub mod completion;

@@ -1,10 +1,9 @@
 //! The program: reads the arguments, runs the command, prints the error.
 
-use crate::arguments::{Cli, Command};
+use crate::commands::Cli;
 use crate::deployment::Global;
 use crate::failure::{NO_DEPLOYMENT, usage};
 use crate::help::by_task;
-use crate::look::look;
 use crate::printable::printable_lines;
 use crate::{completion, output};
 use clap::{CommandFactory as _, FromArgMatches as _};
@@ -85,8 +84,8 @@ fn json_of(fault: &Fault) -> Value {
 }
 
 async fn run(cli: Cli) -> Result<ExitCode, Fault> {
-    let global = cli.global.clone();
-    match run_command(cli).await {
+    let Cli { command, global } = cli;
+    match command.run(&global).await {
         Err(fault) if fault.code() == &NO_DEPLOYMENT => Err(with_namespaces(fault, &global).await),
         done => done,
     }
@@ -99,48 +98,6 @@ async fn with_namespaces(fault: Fault, global: &Global) -> Fault {
         None => fault,
         Some(others) => Fault::new(&NO_DEPLOYMENT, format!("{}; {others}", fault.message())),
     }
-}
-
-async fn run_command(cli: Cli) -> Result<ExitCode, Fault> {
-    let global = cli.global;
-    match cli.command {
-        Command::Put(put) => put.run(&global.context()?).await?,
-        Command::Cancel(cancel) => cancel.run(&global.context()?).await?,
-        Command::Reschedule(reschedule) => reschedule.run(&global.context()?).await?,
-        Command::Get(get) => get.run(&global.context()?).await?,
-        Command::List(list) => look(&global.context()?, async |part| list.run(part).await).await?,
-        Command::Count(count) => count.run(&global.context()?).await?,
-        Command::Histogram(histogram) => {
-            look(&global.context()?, async |part| histogram.run(part).await).await?;
-        }
-        Command::Log(log) => log.run(&global.context()?).await?,
-        Command::Topics(topics) => topics.run(&global.context()?).await?,
-        Command::Topic(topic) => topic.run(&global.context()?).await?,
-        Command::Dead(dead) => dead.run(&global.context()?).await?,
-        Command::Work(work) => work.run(&global, &global.context()?).await?,
-        Command::Promote(promote) => promote.run(&global.context()?).await?,
-        Command::Purge(purge) => purge.run(&global.context()?).await?,
-        Command::Tail(tail) => tail.run(global.json()).await?,
-        Command::Init(init) => init.run(&global.context()?).await?,
-        Command::Up(up) => return up.run(&global).await.map(ExitCode::from),
-        Command::Doctor(doctor) => doctor.run(&global).await?,
-        Command::Check(check) => return check.run(&global).await,
-        Command::Audit(audit) => look(&global.context()?, async |part| audit.run(part).await).await?,
-        Command::Repair(repair) => look(&global.context()?, async |part| repair.run(part).await).await?,
-        Command::Backup(backup) => backup.run(&global.context()?).await?,
-        Command::Bundle(bundle) => bundle.run(&global).await?,
-        Command::Restore(restore) => restore.run(&global.context()?).await?,
-        Command::Acl(acl) => acl.run(&global.context()?)?,
-        Command::Top(top) => top.run(&global.context()?).await?,
-        Command::Timers(timers) => timers.run(&global.context()?).await?,
-        Command::Shards(shards) => shards.run(&global.context()?).await?,
-        Command::Spool(spool) => spool.run(&global.context()?).await?,
-        Command::Outbox(outbox) => outbox.run(&global.context()?).await?,
-        Command::Config(config) => config.run(&global).await?,
-        Command::Completions(completions) => completions.run()?,
-        Command::Man(man) => man.run(Cli::command())?,
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

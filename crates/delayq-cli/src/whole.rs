@@ -125,4 +125,38 @@ mod tests {
         let sample = include_str!("../../../config/delayq.toml");
         delayq_service::config::check_sample::<WholeConfig>(sample).unwrap();
     }
+
+    #[test]
+    fn the_sample_file_tells_every_range_as_it_is_enforced() {
+        let lines: Vec<&str> = include_str!("../../../config/delayq.toml").lines().collect();
+        let (mut comment, mut ranges) = (Vec::new(), 0);
+        for (at, line) in lines.iter().enumerate() {
+            match (line.strip_prefix('#'), line.split_once(" = ")) {
+                (Some(text), None) => {
+                    if !lines[at - usize::from(at > 0)].starts_with("# ") {
+                        comment.clear();
+                    }
+                    comment.push(text);
+                }
+                (None, Some((key, _))) => {
+                    let Some(range) = range(&lines, at, key) else { continue };
+                    assert!(comment.concat().contains(&range), "{key}: {range} is not in {comment:?}");
+                    ranges += 1;
+                }
+                _ => {}
+            }
+        }
+        assert!(ranges > 35, "only {ranges} ranges");
+    }
+
+    /// The range of a key, as the refusal of a value beyond it tells.
+    fn range(sample: &[&str], at: usize, key: &str) -> Option<String> {
+        ["\"9999days\"", "\"9999TiB\"", "4294967295", "65535", "9.5"].iter().find_map(|beyond| {
+            let (mut changed, line) = (sample.to_vec(), format!("{key} = {beyond}"));
+            changed[at] = &line;
+            let faults = faults::<WholeConfig>(&changed.join("\n"));
+            let (_, range) = faults.split_once("is out of range, expected ")?;
+            range.lines().next().map(str::to_owned)
+        })
+    }
 }

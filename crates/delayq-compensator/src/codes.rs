@@ -3,73 +3,72 @@
 use delayq_service::Exit;
 use delayq_service::codes::Code;
 
-/// There is nothing to carry out.
-pub const NO_SPOOL: Code = Code {
-    id: "DQ-K001",
-    title: "there is nothing to carry out",
-    cause: "A compensator resubmits the spool of its host, takes in records of brokers and carries out the outbox of a \
-            database, and none of the three is configured.",
-    tries: [
-        "Set `[spool] dir` to the folder that the producers of this host spool to, or configure an intake or `[outbox] url`.",
-        "Do not start a compensator on a host whose producers have no spool.",
-        "See what applies: `delayq config show --effective`.",
-    ],
-    exit: Exit::Config,
-};
+delayq_service::codes! {
+    /// There is nothing to carry out.
+    NO_SPOOL = Code {
+        id: "DQ-K001",
+        title: "there is nothing to carry out",
+        cause: "A compensator resubmits the spool of its host, takes in records of brokers and carries out the outbox of a \
+                database, and none of the three is configured.",
+        tries: [
+            "Set `[spool] dir` to the folder that the producers of this host spool to, or configure an intake or `[outbox] url`.",
+            "Do not start a compensator on a host whose producers have no spool.",
+            "See what applies: `delayq config show --effective`.",
+        ],
+        exit: Exit::Config,
+    };
 
-/// The spool cannot be used.
-pub const SPOOL: Code = Code {
-    id: "DQ-K002",
-    title: "the spool cannot be used",
-    cause: "The folder cannot be written to, another compensator has it, or its file is damaged, of a newer version or \
-            of another kind; the message says which. Nothing was changed.",
-    tries: [
-        "Look at the folder's owner, mode and free space.",
-        "If another compensator has it, stop one of the two.",
-        "If the file is damaged, stop the producers of this host, then: delayq spool salvage.",
-    ],
-    exit: Exit::Unavailable,
-};
+    /// The spool cannot be used.
+    SPOOL = Code {
+        id: "DQ-K002",
+        title: "the spool cannot be used",
+        cause: "The folder cannot be written to, another compensator has it, or its file is damaged, of a newer version or \
+                of another kind; the message says which. Nothing was changed.",
+        tries: [
+            "Look at the folder's owner, mode and free space.",
+            "If another compensator has it, stop one of the two.",
+            "If the file is damaged, stop the producers of this host, then: delayq spool salvage.",
+        ],
+        exit: Exit::Unavailable,
+    };
 
-/// An intake cannot be created.
-pub const INTAKE: Code = Code {
-    id: "DQ-K006",
-    title: "an intake cannot be created",
-    cause: "A value of its section cannot be used, or this program was built without the client of its broker.",
-    tries: [
-        "Read the message: it names the intake and the value.",
-        "Use the released binary, which has every intake, or build with --features all-intakes.",
-        "Run `delayq config check`.",
-    ],
-    exit: Exit::Config,
-};
+    /// An intake cannot be created.
+    INTAKE = Code {
+        id: "DQ-K006",
+        title: "an intake cannot be created",
+        cause: "A value of its section cannot be used, or this program was built without the client of its broker.",
+        tries: [
+            "Read the message: it names the intake and the value.",
+            "Use the released binary, which has every intake, or build with --features all-intakes.",
+            "Run `delayq config check`.",
+        ],
+        exit: Exit::Config,
+    };
 
-/// There is no outbox to read.
-pub const NO_OUTBOX: Code = Code {
-    id: "DQ-K010",
-    title: "there is no outbox",
-    cause: "`[outbox] url` is unset, or of a database that this program was not built for; the message says which.",
-    tries: [
-        "Set `[outbox] url`, such as { env = \"DATABASE_URL\" }.",
-        "Use the packaged program, or build it with the feature `postgres` or `mysql`.",
-        "See what applies: `delayq config show --effective`.",
-    ],
-    exit: Exit::Config,
-};
+    /// There is no outbox to read.
+    NO_OUTBOX = Code {
+        id: "DQ-K010",
+        title: "there is no outbox",
+        cause: "`[outbox] url` is unset, or of a database that this program was not built for; the message says which.",
+        tries: [
+            "Set `[outbox] url`, such as { env = \"DATABASE_URL\" }.",
+            "Use the packaged program, or build it with the feature `postgres` or `mysql`.",
+            "See what applies: `delayq config show --effective`.",
+        ],
+        exit: Exit::Config,
+    };
 
-/// The outbox cannot be used.
-pub const OUTBOX: Code = Code {
-    id: "DQ-K011",
-    title: "the outbox cannot be used",
-    cause: "The database cannot be reached, its tables are missing, of another version or restored from another cluster, or \
-            this user may not use them; the message says which. Nothing was changed.",
-    tries: [
-        "Check the URL, the password and the certificates of `[outbox]`.",
-        "If the tables are missing, make them: `delayq outbox init`.",
-        "If they came from another cluster, by a dump or an upgrade: `delayq outbox init --adopt`.",
-    ],
-    exit: Exit::Unavailable,
-};
-
-/// Every code of the compensator, in the order of the documentation.
-pub const TABLE: &[&Code] = &[&NO_SPOOL, &SPOOL, &INTAKE, &NO_OUTBOX, &OUTBOX];
+    /// The outbox cannot be used.
+    OUTBOX = Code {
+        id: "DQ-K011",
+        title: "the outbox cannot be used",
+        cause: "The database cannot be reached, its tables are missing, of another version or restored from another cluster, or \
+                this user may not use them; the message says which. Nothing was changed.",
+        tries: [
+            "Check the URL, the password and the certificates of `[outbox]`.",
+            "If the tables are missing, make them: `delayq outbox init`.",
+            "If they came from another cluster, by a dump or an upgrade: `delayq outbox init --adopt`.",
+        ],
+        exit: Exit::Unavailable,
+    };
+}

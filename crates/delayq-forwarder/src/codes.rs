@@ -3,46 +3,45 @@
 use delayq_service::Exit;
 use delayq_service::codes::Code;
 
-/// A destination is unsafe as configured.
-pub const DESTINATION_REFUSED: Code = Code {
-    id: "DQ-F001",
-    title: "a destination must not be used",
-    cause: "A setting of the destination would lose messages that it has confirmed, or it can never accept any. The \
-            message names the sink and the setting.",
-    tries: [
-        "Change the setting that the message names, at the destination.",
-        "Send the topic elsewhere: change the sink or `to` of its route.",
-        "If the loss is intended, say so with the sink's own key for it; see docs/forwarder.md.",
-    ],
-    exit: Exit::Config,
-};
+delayq_service::codes! {
+    /// A destination is unsafe as configured.
+    DESTINATION_REFUSED = Code {
+        id: "DQ-F001",
+        title: "a destination must not be used",
+        cause: "A setting of the destination would lose messages that it has confirmed, or it can never accept any. The \
+                message names the sink and the setting.",
+        tries: [
+            "Change the setting that the message names, at the destination.",
+            "Send the topic elsewhere: change the sink or `to` of its route.",
+            "If the loss is intended, say so with the sink's own key for it; see docs/forwarder.md.",
+        ],
+        exit: Exit::Config,
+    };
 
-/// A destination cannot be reached at start.
-pub const DESTINATION_UNREACHABLE: Code = Code {
-    id: "DQ-F002",
-    title: "a destination cannot be reached",
-    cause: "The server of a sink did not answer, refused the login, or does not have the destination; or the folder of a \
-            file sink cannot be written to. The message names the sink and says which.",
-    tries: [
-        "Check what the message names: address, user and password of the sink, or its folder.",
-        "Create the destination, if it is missing.",
-        "Set `required = false` for the sink to start without it: its messages wait until it is available.",
-    ],
-    exit: Exit::Unavailable,
-};
+    /// A destination cannot be reached at start.
+    DESTINATION_UNREACHABLE = Code {
+        id: "DQ-F002",
+        title: "a destination cannot be reached",
+        cause: "The server of a sink did not answer, refused the login, or does not have the destination; or the folder of a \
+                file sink cannot be written to. The message names the sink and says which.",
+        tries: [
+            "Check what the message names: address, user and password of the sink, or its folder.",
+            "Create the destination, if it is missing.",
+            "Set `required = false` for the sink to start without it: its messages wait until it is available.",
+        ],
+        exit: Exit::Unavailable,
+    };
 
-/// A sink cannot be created.
-pub const SINK_UNUSABLE: Code = Code {
-    id: "DQ-F003",
-    title: "a sink cannot be created",
-    cause: "A value of the sink's section is invalid, or this program was built without the sink's client.",
-    tries: [
-        "Read the message, which names the sink and the value.",
-        "Use the released binary, which has every sink, or build with --features all-sinks.",
-        "Run `delayq config check`.",
-    ],
-    exit: Exit::Config,
-};
-
-/// Every code of this crate, in the order of the documentation.
-pub const TABLE: &[&Code] = &[&DESTINATION_REFUSED, &DESTINATION_UNREACHABLE, &SINK_UNUSABLE];
+    /// A sink cannot be created.
+    SINK_UNUSABLE = Code {
+        id: "DQ-F003",
+        title: "a sink cannot be created",
+        cause: "A value of the sink's section is invalid, or this program was built without the sink's client.",
+        tries: [
+            "Read the message, which names the sink and the value.",
+            "Use the released binary, which has every sink, or build with --features all-sinks.",
+            "Run `delayq config check`.",
+        ],
+        exit: Exit::Config,
+    };
+}

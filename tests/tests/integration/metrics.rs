@@ -6,6 +6,7 @@ use delayq_tests::binary::Binary;
 use delayq_tests::deadline::{SHORT, wait_for};
 use delayq_tests::deployment::Deployment;
 use delayq_tests::folder::Folder;
+use delayq_tests::generated::{compare, with_rows};
 use delayq_tests::process::Process;
 use delayq_tests::redis_server::RedisServer;
 use delayq_tests::shared;
@@ -226,7 +227,8 @@ async fn the_page_of_metrics_is_what_the_programs_export_and_the_names_follow_th
             exported[*process].retain(|name, _| !names.contains(name));
         }
     }
-    let mut shown = sections(&fs::read_to_string(&page).unwrap());
+    let text = fs::read_to_string(&page).unwrap();
+    let mut shown = sections(&text);
     let script = fs::read_to_string(page.parent().unwrap().join("../deploy/prometheus/audit.sh")).unwrap();
     for row in shown.remove("From the audit").unwrap() {
         let name = row.split('`').nth(1).unwrap();
@@ -238,10 +240,8 @@ async fn the_page_of_metrics_is_what_the_programs_export_and_the_names_follow_th
         let name = row.split('`').nth(1).unwrap().strip_prefix("delayq_check_").unwrap();
         assert!(check.contains(&format!("\"{name}\"")), "delayq check prints no {name}");
     }
-    let text = |sections: &BTreeMap<String, Vec<String>>| {
-        sections.iter().map(|(title, rows)| format!("## {title}\n{}\n", rows.join("\n"))).collect::<String>()
-    };
-    assert!(shown == expected, "{} has to have these rows:\n{}", page.display(), text(&expected));
+    let rows = |title: &str| expected.get(title).cloned();
+    compare(&page, &with_rows(&text, rows), "-p delayq-tests --test integration -- metrics::");
 }
 
 #[test]

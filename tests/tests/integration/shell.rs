@@ -33,7 +33,7 @@ const NOT_RUN: [(&str, &str, &str); 8] = [
 const RUN_ELSEWHERE: [&str; 2] = ["docs/guides/http.md", "docs/guides/lmstfy.md"];
 
 /// The languages of blocks; a block without a language would escape the checks.
-const LANGUAGES: [&str; 7] = ["sh", "text", "toml", "sql", "python", "rust,no_run", "json"];
+const LANGUAGES: [&str; 9] = ["sh", "text", "toml", "sql", "python", "rust,no_run", "json", "ts", "go"];
 
 /// Separates the outputs of consecutive blocks.
 const BORDER: &str = "=== the next block ===";

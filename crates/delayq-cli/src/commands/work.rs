@@ -129,7 +129,7 @@ async fn work(handler: Handler, delivery: Delivery) -> Result<(), Fault> {
     };
     match settled {
         Ok(Settled::LeaseLost) => {
-            complain(&format!("{name}: lease lost; the message will be delivered again"))
+            complain(&format!("{name}: lease lost; the message will be delivered again"));
         }
         Ok(Settled::Failed(why)) => complain(&format!("{name}: not settled: {why}")),
         Ok(_) => {}

@@ -45,7 +45,7 @@ async fn contradictions_and_unreadable_files_are_faults() {
     for args in [&["config", "check"][..], &["topics"]] {
         let finished = with(few, args).await;
         assert_eq!(finished.code, Some(78));
-        let named = "delayq.toml:2: deployment.shards: 8, and only 4 have a node in redis.nodes";
+        let named = "delayq.toml:2: deployment.shards: 8, but only 4 have a node in redis.nodes";
         assert!(finished.stderr.contains(named), "{}", finished.stderr);
     }
     let finished = with("[redis\n", &["topics"]).await;

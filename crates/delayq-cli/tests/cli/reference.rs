@@ -1,15 +1,22 @@
-//! `docs/commands.md`, made from `--help`; and the command lines in all other documents.
+//! The pages that are made from the program: `docs/commands.md` from `--help`, `docs/errors.md` from the tables of codes, and
+//! the settings in `docs/cli.schema.json`. Command lines in all other documents are known to the program.
 
 use clap::error::ErrorKind;
 use clap::{Arg, Command, CommandFactory as _, Parser as _};
-use delayq_cli::arguments::Cli;
-use delayq_cli::help::{TASKS, VARIABLES};
+use delayq::admin::PolicySetting;
+use delayq_cli::commands::{Cli, TASKS};
+use delayq_cli::help::VARIABLES;
 use delayq_service::Exit;
-use std::collections::BTreeSet;
+use delayq_service::codes::Code;
+use delayq_tests::generated::{compare, with_rows};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands.md");
+
+const TEST: &str = "-p delayq-cli --test cli -- reference::";
 
 const HEADER: &str = "\
 <!-- DELAYQ_UPDATE=1 cargo test -p delayq-cli --test cli -- reference:: writes this page again, whatever is in it. -->
@@ -114,7 +121,7 @@ fn page() -> String {
     whole.build();
     for (task, names) in TASKS {
         write!(text, "\n## {task}\n").unwrap();
-        for name in names.iter().filter(|name| **name != "help") {
+        for name in *names {
             section(&mut text, whole.find_subcommand(name).unwrap(), 3);
         }
     }
@@ -132,18 +139,67 @@ fn page() -> String {
 }
 
 #[test]
-#[allow(clippy::disallowed_methods, reason = "the variable asks for the page to be written again")]
 fn the_page_of_commands_is_what_the_program_accepts() {
-    let expected = page();
-    if std::env::var_os("DELAYQ_UPDATE").is_some() {
-        std::fs::write(PAGE, expected).unwrap();
-    } else {
-        assert!(
-            std::fs::read_to_string(PAGE).unwrap_or_default() == expected,
-            "docs/commands.md is behind the arguments: \
-             DELAYQ_UPDATE=1 cargo test -p delayq-cli --test cli -- reference::"
+    compare(PAGE, &page(), TEST);
+}
+
+/// A row per code: name, meaning, cause, and the first remedy.
+fn codes() -> Vec<String> {
+    let tables = [
+        delayq_service::codes::TABLE,
+        delayq_service::codes::redis::TABLE,
+        delayq_timer::codes::TABLE,
+        delayq_forwarder::codes::TABLE,
+        delayq_compensator::codes::TABLE,
+        delayq_gateway::codes::TABLE,
+        delayq_cli::failure::TABLE,
+    ];
+    let row = |code: &&Code| {
+        let Code { id, title, cause, tries, exit } = code;
+        format!("| `{id}` | {title} | {cause} | {} | {} |", tries[0].replace('|', "\\|"), exit.code())
+    };
+    let mut rows: Vec<String> = tables.into_iter().flatten().map(row).collect();
+    rows.sort();
+    rows
+}
+
+#[test]
+fn the_page_of_error_codes_has_every_code_as_the_programs_print_it() {
+    let path = Path::new(PAGE).with_file_name("errors.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    compare(path, &with_rows(&page, |_| Some(codes())), TEST);
+}
+
+/// The schema of the output, whose keys are in order, with the settings of topics as the table describes them. A key
+/// with several types has several uses and a description of its own.
+fn schema(schema: &str) -> String {
+    let (before, rest) = schema.split_once("\"properties\": {\n        \"").unwrap();
+    let (keys, after) = rest.split_once("\n        }\n").unwrap();
+    let keys = keys.split("\n        },\n        \"").map(|key| key.split_once("\": {\n").unwrap());
+    let mut keys: BTreeMap<String, String> =
+        keys.map(|(name, form)| (name.to_owned(), form.to_owned())).collect();
+    for setting in PolicySetting::ALL.map(PolicySetting::entry) {
+        let form = format!(
+            "          \"type\": \"string\",\n          \"description\": {}",
+            Value::from(setting.doc())
         );
+        let entry = keys.entry(setting.name.replace('-', "_")).or_insert_with(|| form.clone());
+        if entry.contains("\"type\": \"string\"") {
+            *entry = form;
+        }
     }
+    let keys: Vec<String> = keys.iter().map(|(name, form)| format!("{name}\": {{\n{form}")).collect();
+    format!(
+        "{before}\"properties\": {{\n        \"{}\n        }}\n{after}",
+        keys.join("\n        },\n        \"")
+    )
+}
+
+#[test]
+fn the_schema_of_the_output_has_every_setting_of_a_topic() {
+    let path = Path::new(PAGE).with_file_name("cli.schema.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    compare(path, &schema(&text), TEST);
 }
 
 fn variables_read(folder: &Path, found: &mut BTreeSet<String>) {

@@ -18,13 +18,14 @@ use delayq_core::shard::ShardCount;
 use delayq_core::time::{MEANT_SECONDS, UnixMillis};
 use delayq_core::url::FORMS;
 use delayq_core::verbs::words::{LOST, WORDS};
+use delayq_tests::generated::compare;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
 const ABOUT: &str = "The protocol for every language: settings of topics, limits, names, states, words of outcomes, refusals, \
                      URLs and options of calls. Written by a test of delayq-core from the tables that the Rust crates use.";
 
-const HOW: &str = "DELAYQ_UPDATE=1 cargo test -p delayq-core --test answers -- description";
+const TEST: &str = "-p delayq-core --test answers -- description";
 
 fn limits() -> Vec<(&'static str, u64)> {
     vec![
@@ -297,15 +298,9 @@ fn files() -> Vec<(PathBuf, String)> {
 }
 
 #[test]
-#[allow(clippy::disallowed_methods, reason = "the variable asks for the files to be written again")]
 fn the_files_of_every_language_are_those_of_the_tables() {
     for (path, text) in files() {
-        if std::env::var_os("DELAYQ_UPDATE").is_some() {
-            std::fs::write(path, text).unwrap();
-        } else {
-            let found = std::fs::read_to_string(&path).unwrap_or_default();
-            assert!(found == text, "{} is behind the tables of delayq-core: {HOW}", path.display());
-        }
+        compare(path, &text, TEST);
     }
 }
 

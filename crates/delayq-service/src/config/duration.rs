@@ -5,6 +5,8 @@ use std::ops::Deref;
 use std::str::FromStr;
 use std::time::Duration;
 
+const DAY_SECS: u64 = 86_400;
+
 /// A [`Duration`] with a unit in its text. `*value` is the plain duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HumanDuration(Duration);
@@ -53,7 +55,15 @@ impl From<HumanDuration> for Duration {
 
 impl fmt::Display for HumanDuration {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        humantime::format_duration(self.0).fmt(out)
+        // humantime counts in years of 365.25 days, and prints 365 days as 11 months and some.
+        let days = self.0.as_secs() / DAY_SECS;
+        let rest = self.0 - Duration::from_secs(days * DAY_SECS);
+        match days {
+            0 => return humantime::format_duration(rest).fmt(out),
+            1 => write!(out, "1day")?,
+            _ => write!(out, "{days}days")?,
+        }
+        if rest.is_zero() { Ok(()) } else { write!(out, " {}", humantime::format_duration(rest)) }
     }
 }
 
@@ -87,6 +97,13 @@ mod tests {
             let read: HumanDuration = text.parse().unwrap();
             assert_eq!(*read, Duration::from_millis(millis), "{text}");
             assert_eq!(read.to_string().parse(), Ok(read), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_year_is_printed_in_days() {
+        for (hours, text) in [(24, "1day"), (25, "1day 1h"), (7 * 24, "7days"), (365 * 24, "365days")] {
+            assert_eq!(HumanDuration::from_secs(hours * 3600).to_string(), text);
         }
     }
 

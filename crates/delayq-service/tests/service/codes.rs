@@ -1,13 +1,13 @@
 //! The tables an operator relies on: error codes and exit codes.
 
-use delayq_service::codes::{CONFIG_FAULTY, TABLE};
+use delayq_service::codes::{CONFIG_FAULTY, TABLE, redis};
 use delayq_service::{Exit, Fault};
 use std::collections::BTreeSet;
 
 #[test]
 fn codes_are_unique_well_formed_and_explained() {
     let mut seen = BTreeSet::new();
-    for code in TABLE {
+    for code in TABLE.iter().chain(redis::TABLE) {
         assert!(seen.insert(code.id), "{} is given twice", code.id);
         let number = code.id.strip_prefix("DQ-").expect(code.id);
         assert!(number.len() == 4 && number[1..].chars().all(|c| c.is_ascii_digit()), "{}", code.id);

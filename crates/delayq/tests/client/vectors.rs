@@ -5,6 +5,7 @@ use delayq::{
     Backoff, Group, LinkSettings, Message, MessageId, Namespace, ShardCount, State, Target, Topic, UnixMillis,
 };
 use delayq_tests::deployment::{created, settings};
+use delayq_tests::generated::compare;
 use delayq_tests::redis_server::RedisServer;
 use serde_json::Value;
 use std::time::Duration;
@@ -245,19 +246,11 @@ fn headers_of_scripts() -> String {
 }
 
 #[test]
-#[allow(clippy::disallowed_methods, reason = "the variable asks for the document to be written again")]
 fn the_protocol_document_has_the_headers_of_the_scripts_as_they_are() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/protocol.md");
     let document = std::fs::read_to_string(path).unwrap();
     let marker = "writes them again. -->\n";
     let at = document.find(marker).expect("the marker of the headers") + marker.len();
-    let headers = headers_of_scripts();
-    if std::env::var_os("DELAYQ_UPDATE").is_some() {
-        std::fs::write(path, format!("{}{headers}", &document[..at])).unwrap();
-    } else {
-        assert!(
-            document[at..] == headers,
-            "docs/protocol.md is behind lua/: DELAYQ_UPDATE=1 cargo test -p delayq --test client -- vectors::"
-        );
-    }
+    let text = format!("{}{}", &document[..at], headers_of_scripts());
+    compare(path, &text, "-p delayq --test client -- vectors::");
 }

@@ -1,6 +1,6 @@
 //! The tables of the Go client, as gofmt formats them.
 
-use super::{HOW, Number, class, comment, kind, limits, meant, pascal};
+use super::{Number, TEST, class, comment, kind, limits, meant, pascal};
 use delayq_core::envelope::{FLAGS, State};
 use delayq_core::id::{Characters, GENERATED_ID, NAMES};
 use delayq_core::policy::{Form, Setting};
@@ -11,7 +11,7 @@ use std::fmt::Write;
 pub(super) fn protocol() -> String {
     let mut text = format!(
         "// The tables of the protocol: limits, names, states, words, URLs, settings.\n\
-         // Code generated from the tables of delayq-core by `{HOW}`. DO NOT EDIT.\n\n\
+         // Code generated from the tables of delayq-core by `DELAYQ_UPDATE=1 cargo test {TEST}`. DO NOT EDIT.\n\n\
          package delayq\n\nimport (\n\t\"regexp\"\n\t\"time\"\n)\n\n"
     );
     let constants = limits()

@@ -1,7 +1,7 @@
 //! The tables of the Node client.
 
 use super::python::grouped;
-use super::{HOW, Number, class, comment, key, kind, limits, meant, pascal};
+use super::{Number, TEST, class, comment, key, kind, limits, meant, pascal};
 use delayq_core::envelope::{FLAGS, State};
 use delayq_core::id::{Characters, GENERATED_ID, NAMES};
 use delayq_core::policy::{Form, Setting};
@@ -17,7 +17,7 @@ export type Backoff = { kind: \"fixed\" | \"exponential\" | \"list\"; delaysMs: 
 
 pub(super) fn protocol() -> String {
     let mut text = format!(
-        "/**\n * The tables of the protocol: limits, names, states, words, URLs, settings.\n *\n * Written from the tables of delayq-core, never by hand: {HOW}.\n */\n\n"
+        "/**\n * The tables of the protocol: limits, names, states, words, URLs, settings.\n *\n * Written from the tables of delayq-core, never by hand: DELAYQ_UPDATE=1 cargo test {TEST}.\n */\n\n"
     );
     for (name, value) in limits() {
         writeln!(text, "export const MAX_{} = {};", name.to_uppercase(), grouped(value)).unwrap();

@@ -1,6 +1,6 @@
 //! The tables of the Python client.
 
-use super::{HOW, Number, class, comment, key, kind, limits, meant};
+use super::{Number, TEST, class, comment, key, kind, limits, meant};
 use delayq_core::envelope::{FLAGS, State};
 use delayq_core::fate::REFUSALS;
 use delayq_core::id::{Characters, GENERATED_ID, NAMES};
@@ -10,7 +10,9 @@ use delayq_core::verbs::words::{LOST, WORDS};
 use std::fmt::Write;
 
 fn head(about: &str) -> String {
-    format!("\"\"\"{about}\n\nWritten from the tables of delayq-core, never by hand: {HOW}.\n\"\"\"\n\n")
+    format!(
+        "\"\"\"{about}\n\nWritten from the tables of delayq-core, never by hand: DELAYQ_UPDATE=1 cargo test {TEST}.\n\"\"\"\n\n"
+    )
 }
 
 pub(super) fn protocol() -> String {
