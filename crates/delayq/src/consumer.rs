@@ -11,6 +11,7 @@ mod fetcher;
 mod later;
 mod leases;
 mod looking;
+mod promoting;
 mod received;
 mod rounds;
 mod settlement;

@@ -2,12 +2,13 @@
 
 use crate::commands::work::handler::{Handler, HandlerOutcome};
 use crate::deployment::{Context, Global};
-use crate::failure::{BUG, of_core};
+use crate::failure::{BUG, of_core, usage};
 use crate::naming::named;
 use crate::output::complain;
 use clap::Args;
 use delayq::{Consumer, ConsumerOptions, Delivery, Settled, Topic};
 use delayq_service::config::HumanDuration;
+use delayq_service::when::When;
 use delayq_service::{Fault, Signals};
 use std::ffi::OsString;
 use tokio::task::JoinSet;
@@ -46,6 +47,9 @@ pub struct Work {
     /// How long a lease lasts; it is renewed while the command runs. Default: the topic's
     #[arg(long, value_name = "DURATION")]
     lease: Option<HumanDuration>,
+    /// Also process delayed messages due up to this time, the earliest due first; no more become ready than are processed
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    promote_until: Option<When>,
 }
 
 // === impl Work ===
@@ -57,11 +61,13 @@ impl Work {
     /// Redis cannot be used at the start, or the command cannot be started.
     pub async fn run(self, global: &Global, context: &Context) -> Result<(), Fault> {
         let mut signals = Signals::catch()?;
-        context.now().await?;
+        let now = context.now().await?;
+        let promote_until = self.promote_until.map(|when| when.at(now)).transpose().map_err(usage)?;
         waiting::explain(global, context, &self.topics).await;
         let mut options = ConsumerOptions::new(self.topics);
         options.concurrency = self.concurrency.into();
         options.lease = self.lease.map(|lease| *lease);
+        options.promote_until = promote_until;
         let handler = Handler::new(self.command, context.output);
         let mut consumer = Consumer::start(context.client().clone(), options).map_err(of_core)?;
         let (mut working, mut left) = (JoinSet::new(), self.count.unwrap_or(u64::MAX));

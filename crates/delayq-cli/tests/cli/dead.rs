@@ -51,3 +51,17 @@ async fn a_message_a_range_and_a_group_are_promoted() {
     assert!(unknown.stderr.contains("orders"), "{unknown:?}");
     assert_eq!(run(&redis, &["promote", "--yes"]).await.code, Some(64), "a topic or a group is needed");
 }
+
+#[tokio::test]
+async fn a_worker_promotes_the_earliest_due_and_no_more_than_it_processes() {
+    let redis = deployment().await;
+    for (id, at) in [("b", "2100-01-02T00:00:00Z"), ("a", DUE), ("c", "2100-01-03T00:00:00Z")] {
+        done(&redis, &["put", "t", id, "--id", id, "--at", at]).await;
+    }
+    let work = ["work", "t", "--promote-until", "2100-01-02T00:00:00Z", "--count", "2"];
+    assert_eq!(done(&redis, &work).await, "a\nb\n");
+    let count = done(&redis, &["count", "t", "--json"]).await;
+    assert!(count.contains("\"delayed\": 1,") && count.contains("\"ready\": 0,"), "{count}");
+    let odd = run(&redis, &["work", "t", "--promote-until", "tonight"]).await;
+    assert!(odd.code == Some(64) && odd.stderr.contains("--promote-until"), "{odd:?}");
+}

@@ -1,11 +1,15 @@
 //! Promotes delayed messages: the messages become ready before the due times.
 
-use super::{Admin, TimeRange};
+use super::{Admin, ListState, Listing, TimeRange};
 use crate::error::Error;
 use crate::options::RATE;
 use crate::setters::setters;
+use delayq_core::id::Topic;
+use delayq_core::shard::ShardId;
+use delayq_core::time::UnixMillis;
 use delayq_core::verbs::cursor::Cursor;
 use delayq_core::verbs::promote::{self, Promotable, Promoted};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Maximum messages per call, so that a call delays other callers by a few milliseconds at most.
@@ -90,5 +94,46 @@ impl Admin {
             }
         }
         Ok(promoted)
+    }
+
+    /// Promotes up to `room` delayed messages of a topic that are due until a time: the earliest due of all shards.
+    /// Returns the number for each shard. A concurrent change may promote others in the same shards, and never more.
+    pub(crate) async fn promote_earliest(
+        &self,
+        topic: &Topic,
+        until: UnixMillis,
+        room: usize,
+    ) -> Result<BTreeMap<ShardId, u64>, Error> {
+        let (mut shares, mut promoted) = (BTreeMap::<ShardId, u64>::new(), BTreeMap::new());
+        // What is due now belongs to the timer.
+        let from = UnixMillis::new(self.redis_now().await?.get() + 1);
+        if from > until {
+            return Ok(promoted);
+        }
+        let listing =
+            Listing::Topic { topic, state: ListState::Delayed, range: TimeRange { from, to: until } };
+        for listed in self.page(listing, None, room).await?.messages {
+            *shares.entry(listed.shard).or_default() += 1;
+        }
+        for (shard, share) in shares {
+            let (mut next, mut left) = (Some(Cursor::from(from)), share);
+            while let Some(cursor) = next.filter(|_| left > 0) {
+                let call = promote::request(shard, &topic.into(), until, &cursor, left.min(STEP));
+                let (some, rest) = self.client.calls.ask(call, promote::read).await?;
+                left -= some.promoted.min(left);
+                next = rest;
+            }
+            if left < share {
+                promoted.insert(shard, share - left);
+            }
+        }
+        Ok(promoted)
+    }
+
+    /// Returns the time on the clock of Redis.
+    async fn redis_now(&self) -> Result<UnixMillis, Error> {
+        let link = self.client.calls.link_of(ShardId::new(0)).await?;
+        let (seconds, micros): (u64, u64) = link.query("TIME", &redis::cmd("TIME")).await?;
+        Ok(UnixMillis::new(seconds * 1000 + micros / 1000))
     }
 }

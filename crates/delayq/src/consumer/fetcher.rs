@@ -5,6 +5,7 @@ use super::asking::ShardsToAsk;
 use super::delivery::{Delivery, Held};
 use super::leases::{Leases, Origin};
 use super::looking::Looking;
+use super::promoting::Promoting;
 use super::received::Received;
 use super::rounds::{ROUNDS, Rounds};
 use super::settlement::Settle;
@@ -15,12 +16,13 @@ use crate::error::Error;
 use crate::growth::Growth;
 use crate::holder::Holder;
 use crate::listen::{Listener, Notification};
-use crate::options::{CONCURRENCY, LEASE, OutOfRange, TOPICS};
+use crate::options::{CONCURRENCY, LEASE, TOPICS};
 use crate::probe::Probe;
 use delayq_core::codec::Unrestored;
 use delayq_core::fate::Advice;
 use delayq_core::id::Topic;
 use delayq_core::shard::{ShardCount, ShardId};
+use delayq_core::time::UnixMillis;
 use delayq_core::verbs::reserve::{Receipt, Reservation, ReserveReport, ReserveRequest};
 use delayq_core::verbs::settle::Release;
 use futures_util::StreamExt;
@@ -44,6 +46,11 @@ pub struct ConsumerOptions {
     /// The length of a lease unless extended; `None`: the setting of the topic. A lease is extended after each third of
     /// the length, until the message is settled. 1 ms to 24 h; at least 1 s is sensible.
     pub lease: Option<Duration>,
+    /// Also hands out delayed messages that are due until this time, whenever fewer messages are ready than may be
+    /// handed out: the earliest due of all shards, topic by topic, and no more than there is room for. Messages that are
+    /// promoted and not handed out, because the consumer stops or another one was quicker, are ready for every consumer.
+    /// Later puts due until then are noticed within a second. `None`: only ready messages.
+    pub promote_until: Option<UnixMillis>,
 }
 
 /// Minimum bytes to ask from a shard at once, regardless of the number of shards.
@@ -88,7 +95,7 @@ struct RoundTrip {
 impl ConsumerOptions {
     /// Returns the defaults for these topics.
     pub fn new(topics: impl Into<Vec<Topic>>) -> Self {
-        Self { topics: topics.into(), concurrency: 64, lease: None }
+        Self { topics: topics.into(), concurrency: 64, lease: None, promote_until: None }
     }
 
     /// Sets [`Self::concurrency`].
@@ -103,10 +110,17 @@ impl ConsumerOptions {
         Self { lease: Some(lease), ..self }
     }
 
-    pub(crate) fn check(&self) -> Result<(), OutOfRange> {
+    /// Sets [`Self::promote_until`].
+    #[must_use]
+    pub fn promote_until(self, until: UnixMillis) -> Self {
+        Self { promote_until: Some(until), ..self }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
         TOPICS.check(self.topics.len())?;
         CONCURRENCY.check(self.concurrency)?;
-        self.lease.map_or(Ok(()), |lease| LEASE.check(lease).map(drop))
+        self.lease.map_or(Ok(()), |lease| LEASE.check(lease).map(drop))?;
+        Ok(self.promote_until.map_or(Ok(()), |until| until.check("promote_until"))?)
     }
 }
 
@@ -127,6 +141,8 @@ impl Fetcher {
         // The nodes of a cluster have separate limits.
         let most = if places.is_one() { ROUNDS } else { usize::MAX };
         let mut rounds = FuturesUnordered::new();
+        let of = |until| Promoting::new(&self.client, &self.options.topics, until);
+        let mut promoting = self.options.promote_until.map(of);
         while !stopping.is_cancelled() && !self.handed.is_closed() {
             watch.look_around(&self.options.topics);
             while rounds.len() < most && self.may_ask(&watch) {
@@ -145,6 +161,13 @@ impl Fetcher {
                         rounds.push(self.fetch(&holder, node, asked));
                     }
                 }
+            }
+            if let Some(promoting) = promoting.as_mut().filter(|_| rounds.is_empty())
+                && let Some(shards) = stopping.run_until_cancelled(promoting.step(self.free(&watch))).await
+                && !shards.is_empty()
+            {
+                shards.into_iter().for_each(|shard| watch.asking.ask(shard));
+                continue;
             }
             let may_ask = rounds.len() < most && self.may_ask(&watch);
             if let Some(round) = self.wait(&mut watch, &mut rounds, may_ask, &stopping).await {

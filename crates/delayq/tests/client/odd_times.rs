@@ -2,7 +2,10 @@
 
 use delayq::admin::{ListState, PurgeWhat, ReplayOptions, TimeRange};
 use delayq::protocol::OddTime;
-use delayq::{Due, Error, Message, MessageError, Reschedule, RescheduleOutcome, Target, Topic, UnixMillis};
+use delayq::{
+    Consumer, ConsumerOptions, Due, Error, Message, MessageError, Reschedule, RescheduleOutcome, Target,
+    Topic, UnixMillis,
+};
 use delayq_tests::deployment::Deployment;
 use std::time::Duration;
 
@@ -19,7 +22,7 @@ fn odd<T: std::fmt::Debug>(answer: Result<T, Error>) -> OddTime {
 
 #[tokio::test]
 async fn seconds_and_microseconds_are_not_taken_for_milliseconds_wherever_a_time_comes_in() {
-    let Deployment { server: _server, client: _, producer, admin } = Deployment::new(1).await;
+    let Deployment { server: _server, client, producer, admin } = Deployment::new(1).await;
     let topic = Topic::new("orders").unwrap();
     let message = || Message::new(topic.clone(), "x").after(Duration::from_secs(3600)).id("a").unwrap();
     let target = Target::from(producer.put(message()).await.unwrap().reference);
@@ -41,6 +44,9 @@ async fn seconds_and_microseconds_are_not_taken_for_milliseconds_wherever_a_time
             assert_eq!(odd(admin.topic(&topic).purge(PurgeWhat::Delayed(range), |_| {}).await).at, at);
             assert_eq!(odd(admin.topic(&topic).replay(&ReplayOptions::default().died(range)).await).at, at);
         }
+        let options = ConsumerOptions::new([topic.clone()]).promote_until(at);
+        let refused = Consumer::start(client.clone(), options).map(drop);
+        assert_eq!(odd(refused), OddTime { what: "promote_until", at });
         let meant = producer.put(message().id("meant").unwrap().at(at).replace().any_time()).await.unwrap();
         assert!(meant.outcome.is_accepted(), "{meant:?}");
     }

@@ -2,7 +2,7 @@
 
 use delayq::admin::{Numbers, PromoteOptions, Promoted, TimeRange};
 use delayq::protocol::{Holder, ReserveRequest, ShardId};
-use delayq::{Group, Members, Message, Topic, UnixMillis};
+use delayq::{Consumer, ConsumerOptions, Group, Members, Message, Topic, UnixMillis};
 use delayq_tests::deployment::Deployment;
 use std::time::Duration;
 
@@ -95,4 +95,27 @@ async fn a_promotion_stops_at_its_maximum_with_the_earliest_and_keeps_to_its_rat
     let refused = scene.admin.promote(&topic("a"), &PromoteOptions::default().rate(0), |_| {}).await;
     assert_eq!(refused.unwrap_err().to_string(), "rate is 0: it must be from 1 to 4294967295");
     is_sound(&scene).await;
+}
+
+#[tokio::test]
+async fn a_consumer_hands_out_the_earliest_due_of_all_shards_and_promotes_no_more_than_it_holds() {
+    for shards in SHARDS {
+        let scene = Deployment::new(shards).await;
+        scene.put((1..=20).rev().map(|n| message("a", &format!("{n:02}"), n))).await;
+        let until = until(&scene, 10).await.due.to;
+        let options = ConsumerOptions::new([topic("none"), topic("a")]).concurrency(1).promote_until(until);
+        let mut consumer = Consumer::start(scene.client.clone(), options).unwrap();
+        for n in 1..=10 {
+            let delivery = consumer.next().await.unwrap();
+            assert_eq!(delivery.id.to_string(), format!("{n:02}"), "{shards} shards");
+            assert_eq!(held(&scene, "a").await, (20 - n, 0));
+            delivery.ack().await.unwrap();
+        }
+        scene.put([message("a", "late", 5)]).await;
+        let late = consumer.next().await.unwrap();
+        assert_eq!((late.id.to_string(), held(&scene, "a").await), ("late".to_owned(), (10, 0)));
+        late.ack().await.unwrap();
+        consumer.stop().await;
+        is_sound(&scene).await;
+    }
 }
