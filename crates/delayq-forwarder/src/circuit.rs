@@ -13,7 +13,7 @@
 //!
 //! No clock and no I/O: the caller passes the time.
 
-use crate::sink::{Blame, Outcome};
+use crate::{Blame, Outcome};
 use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,6 @@
 //! ```
 //! [`build`] does all that can fail and starts nothing; [`Forwarder::run`] forwards until shutdown.
 
-mod answers;
 mod circuit;
 pub mod codes;
 mod config;
@@ -37,7 +36,8 @@ mod stats;
 mod template;
 mod traced;
 
-pub use answers::Answers;
+use delayq_service::brokers::{Blame, Outcome, Outcomes};
+
 pub use config::{Config, ForwarderConfig, RouteConfig, Settings};
 pub use destinations::examine;
 pub use encoding::Encoding;
@@ -45,7 +45,7 @@ pub use forwarder::{Deps, Forwarder, build};
 pub use parcel::{About, Parcel};
 pub use pattern::Pattern;
 pub use service::ForwarderService;
-pub use sink::{Blame, CheckError, Outcome, Outcomes, Sink};
+pub use sink::{CheckError, Sink};
 pub use sinks::{
     Element, End, FileConfig, KafkaConfig, Kind, NatsConfig, NatsMode, RabbitmqConfig, RedisListConfig,
     RedisStreamConfig, SinkConfig, StdoutConfig, WebhookConfig,

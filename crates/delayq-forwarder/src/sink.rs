@@ -1,15 +1,15 @@
 //! The contract between the forwarder and every kind of destination.
 
-use crate::{Answers, Parcel};
+use crate::Parcel;
 use async_trait::async_trait;
+use delayq_service::brokers::Outcomes;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A kind of destination, connected to one server.
 ///
 /// # Contract
 /// - `deliver` stores one outcome for each parcel at its index as soon as known: the forwarder settles a delivered
-///   parcel while others of the call still wait. [`Outcome::Delivered`] means that the destination has confirmed the
+///   parcel while others of the call still wait. [`Delivered`](delayq_service::brokers::Outcome::Delivered) means that the destination has confirmed the
 ///   parcel as durably as the destination can; a confirm may have no other outcome.
 /// - The forwarder retries; a sink never does. A sink reconnects after its connection broke.
 /// - A sink keeps its own time: a parcel that cannot be sent within the `timeout` of its section is unsent, and a
@@ -49,87 +49,4 @@ pub enum CheckError {
     /// The destination cannot be reached, or does not exist yet.
     #[error("{0}")]
     Unreachable(String),
-}
-
-/// The result of one parcel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Confirmed.
-    Delivered,
-    /// Never deliverable in this form.
-    Rejected {
-        /// The reason, in the destination's own words.
-        reason: String,
-    },
-    /// May be delivered later. Whether the parcel arrived may be unknown.
-    Unavailable {
-        /// The reason, in the destination's own words.
-        reason: String,
-        /// Retry delay requested by the destination.
-        retry_after: Option<Duration>,
-        /// The blame, as far as the answer tells.
-        blame: Blame,
-    },
-}
-
-/// The outcomes of one call known so far.
-pub type Outcomes = Answers<Outcome>;
-
-/// The blame for a failed delivery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Blame {
-    /// Nothing: the parcel was not sent.
-    Nobody,
-    /// The destination as a whole: unreachable, or refusing every parcel.
-    Destination,
-    /// The destination, or a message that breaks the destination: after sending, the connection broke or stayed silent.
-    Silence,
-    /// This message alone.
-    Message,
-    /// Unknown from the answer.
-    Unclear,
-}
-
-// === impl Outcome ===
-
-impl Outcome {
-    /// Unavailable: the destination as a whole cannot accept parcels now.
-    #[must_use]
-    pub fn down(reason: impl Into<String>) -> Self {
-        Self::Unavailable { reason: reason.into(), retry_after: None, blame: Blame::Destination }
-    }
-
-    /// Unavailable: after sending, the connection broke or stayed silent.
-    #[must_use]
-    pub fn silent(reason: impl Into<String>) -> Self {
-        Self::Unavailable { reason: reason.into(), retry_after: None, blame: Blame::Silence }
-    }
-
-    /// Unavailable: not sent.
-    #[must_use]
-    pub fn unsent(reason: impl Into<String>) -> Self {
-        Self::Unavailable { reason: reason.into(), retry_after: None, blame: Blame::Nobody }
-    }
-
-    /// Unavailable: failed for a reason that the answer does not tell.
-    #[must_use]
-    pub fn failed(reason: impl Into<String>) -> Self {
-        Self::Unavailable { reason: reason.into(), retry_after: None, blame: Blame::Unclear }
-    }
-
-    /// Rejected: never deliverable.
-    #[must_use]
-    pub fn rejected(reason: impl Into<String>) -> Self {
-        Self::Rejected { reason: reason.into() }
-    }
-
-    /// The word used in logs and metrics.
-    #[must_use]
-    pub const fn word(&self) -> &'static str {
-        match self {
-            Self::Delivered => "delivered",
-            Self::Rejected { .. } => "rejected",
-            Self::Unavailable { .. } => "unavailable",
-        }
-    }
 }

@@ -1,20 +1,26 @@
-//! Access to users' brokers, shared by the sink that delivers into a broker and the intake that reads from the broker.
+//! Users' brokers, shared by the sink that delivers into a broker and the intake that reads from the broker.
 //!
 //! Each configuration has keys of its own; an *access* borrows the keys for address and login, checks them together,
-//! and makes the client's settings (with the cargo feature of that client).
+//! and makes the client's settings (with the cargo feature of that client). A *letter* is one message in the broker's own
+//! form: the sink makes letters of parcels, and the intake of dead records. Publishing stores an [`Outcome`] for each.
 
+mod answers;
 mod kafka;
-#[cfg(feature = "kafka")]
-mod kafka_words;
 mod nats;
+mod outcome;
 mod rabbitmq;
-#[cfg(feature = "rabbitmq")]
-mod rabbitmq_queue;
 
+pub use answers::Answers;
 pub use kafka::{KafkaAccess, kafka_topic};
 #[cfg(feature = "kafka")]
-pub use kafka_words::KafkaWords;
+pub use kafka::{KafkaLetter, KafkaPublisher, KafkaWords, kafka_topic_exists};
 pub use nats::{NatsAccess, commands_nats, nats_subject};
+#[cfg(feature = "nats")]
+pub use nats::{NatsAnswer, NatsLetter, NatsPublisher, NatsRefusals};
+pub use outcome::{Blame, Outcome, Outcomes};
 pub use rabbitmq::{RabbitmqAccess, rabbitmq_key, routes_rabbitmq};
 #[cfg(feature = "rabbitmq")]
-pub use rabbitmq_queue::{RabbitmqArguments, rabbitmq_arguments, rabbitmq_words};
+pub use rabbitmq::{
+    RabbitmqArguments, RabbitmqLetter, close_rabbitmq, publish_rabbitmq, rabbitmq_arguments,
+    rabbitmq_destination, rabbitmq_queue, rabbitmq_words,
+};

@@ -2,6 +2,7 @@
 
 use super::record::BrokerRecord;
 use async_trait::async_trait;
+use delayq_service::brokers::{Outcome, Outcomes};
 use std::convert::Infallible;
 use std::fmt;
 
@@ -78,6 +79,19 @@ pub(crate) struct Lost {
 
 /// The confirmation of a buried record, or why there is none.
 pub(crate) type Buried = Result<(), String>;
+
+/// The confirmations in the outcomes of a call that has ended; `place` names the dead destination.
+pub(crate) fn buried(outcomes: &Outcomes, place: &str) -> Vec<Buried> {
+    let mut fresh = outcomes.fresh();
+    fresh.sort_unstable_by_key(|(index, _)| *index);
+    let buried = |(_, outcome)| match outcome {
+        Outcome::Delivered => Ok(()),
+        Outcome::Rejected { reason } | Outcome::Unavailable { reason, .. } => {
+            Err(format!("{place}: {reason}"))
+        }
+    };
+    fresh.into_iter().map(buried).collect()
+}
 
 /// A record that was handed out.
 #[derive(Debug)]

@@ -13,8 +13,6 @@ mod offsets;
 mod source;
 #[cfg(feature = "intake-kafka")]
 mod ticket;
-#[cfg(feature = "intake-kafka")]
-mod topics;
 
 pub use config::KafkaIntakeConfig;
 #[cfg(feature = "intake-kafka")]

@@ -7,8 +7,6 @@ mod config;
 mod deliver;
 #[cfg(feature = "kafka")]
 mod encode;
-#[cfg(feature = "kafka")]
-mod reports;
 
 pub use config::KafkaConfig;
 #[cfg(feature = "kafka")]

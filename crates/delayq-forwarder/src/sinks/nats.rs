@@ -1,16 +1,12 @@
 //! The sink `nats`: NATS JetStream with acks, or core NATS at most once.
 
 #[cfg(feature = "nats")]
-mod acks;
-#[cfg(feature = "nats")]
 mod check;
 mod config;
 #[cfg(feature = "nats")]
 mod deliver;
 #[cfg(feature = "nats")]
 mod encode;
-#[cfg(feature = "nats")]
-mod refusals;
 
 pub use config::{NatsConfig, NatsMode};
 #[cfg(feature = "nats")]

@@ -1,12 +1,8 @@
 //! The sink `rabbitmq`: RabbitMQ and other brokers of AMQP 0-9-1, with confirms and the mandatory flag.
 
 #[cfg(feature = "rabbitmq")]
-mod bound;
-#[cfg(feature = "rabbitmq")]
 mod check;
 mod config;
-#[cfg(feature = "rabbitmq")]
-mod confirms;
 #[cfg(feature = "rabbitmq")]
 mod deliver;
 #[cfg(feature = "rabbitmq")]

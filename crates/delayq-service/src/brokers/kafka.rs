@@ -1,6 +1,20 @@
 //! Access to a Kafka cluster.
 
+#[cfg(feature = "kafka")]
+mod publish;
+#[cfg(feature = "kafka")]
+mod topics;
+#[cfg(feature = "kafka")]
+mod words;
+
 use crate::config::{Faults, HostPort, PemFiles, Secret};
+
+#[cfg(feature = "kafka")]
+pub use publish::{KafkaLetter, KafkaPublisher};
+#[cfg(feature = "kafka")]
+pub use topics::kafka_topic_exists;
+#[cfg(feature = "kafka")]
+pub use words::KafkaWords;
 
 /// The keys for the address and login of a cluster.
 #[derive(Clone, Copy, Debug)]

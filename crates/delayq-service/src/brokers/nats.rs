@@ -1,8 +1,20 @@
 //! Access to a NATS server.
 
+#[cfg(feature = "nats")]
+mod acks;
+#[cfg(feature = "nats")]
+mod publish;
+#[cfg(feature = "nats")]
+mod refusals;
+
 use crate::config::{Faults, PemFiles, Secret};
 use crate::headers::rest_of;
 use std::path::Path;
+
+#[cfg(feature = "nats")]
+pub use publish::{NatsAnswer, NatsLetter, NatsPublisher};
+#[cfg(feature = "nats")]
+pub use refusals::NatsRefusals;
 
 /// The keys for the address and login of a server or cluster.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,24 @@
 //! Access to a RabbitMQ server, or another broker of AMQP 0-9-1.
 
+#[cfg(feature = "rabbitmq")]
+mod arguments;
+#[cfg(feature = "rabbitmq")]
+mod bound;
+#[cfg(feature = "rabbitmq")]
+mod confirms;
+#[cfg(feature = "rabbitmq")]
+mod declared;
+#[cfg(feature = "rabbitmq")]
+mod publish;
+
 use crate::config::{Faults, HostPort, PemFiles, Secret};
+
+#[cfg(feature = "rabbitmq")]
+pub use arguments::{RabbitmqArguments, rabbitmq_arguments, rabbitmq_words};
+#[cfg(feature = "rabbitmq")]
+pub use declared::{close_rabbitmq, rabbitmq_destination, rabbitmq_queue};
+#[cfg(feature = "rabbitmq")]
+pub use publish::{RabbitmqLetter, publish_rabbitmq};
 
 /// The default user of a broker, also its password.
 const GUEST: &str = "guest";

@@ -2,8 +2,8 @@
 
 use super::config::KafkaIntakeConfig;
 use super::group::Group;
-use super::topics;
 use crate::intake::look::{IntakeFault, IntakeLook};
+use delayq_service::brokers::kafka_topic_exists;
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -54,7 +54,8 @@ impl Looker {
             IntakeFault::Unreachable(self.config.pem_files().explain(self.explain(&error)))
         })?;
         let topics = [self.config.topic.as_str(), &self.dead];
-        topics::exist(&metadata, topics, (&self.consumer, PATIENCE)).map_err(IntakeFault::Unusable)?;
+        let exists = |topic| kafka_topic_exists(&metadata, topic, self.consumer.client(), PATIENCE);
+        topics.into_iter().try_for_each(exists).map_err(IntakeFault::Unusable)?;
         let fault = |error: KafkaError| match error.rdkafka_error_code() {
             Some(code) if ELECTING.contains(&code) => IntakeFault::Unreachable(self.explain(&error)),
             _ => IntakeFault::Unusable(self.explain(&error)),

@@ -2,14 +2,14 @@
 //! closing.
 
 use super::config::KafkaIntakeConfig;
-use super::dead::Burial;
+use super::dead;
 use super::group::Group;
 use super::ticket::KafkaTicket;
-use super::topics;
 use crate::intake::broker::{Arrived, Broker, Buried, Dead, Lost};
 use crate::intake::record::BrokerRecord;
 use async_trait::async_trait;
 use delayq::UnixMillis;
+use delayq_service::brokers::{KafkaPublisher, kafka_topic_exists};
 use delayq_service::config::PemFiles;
 use futures_util::{FutureExt, StreamExt};
 use rdkafka::config::FromClientConfigAndContext;
@@ -39,7 +39,7 @@ struct KafkaConnection {
     consumer: Arc<StreamConsumer<Group>>,
     group: Group,
     /// None after a failure: the next burial reads the password again.
-    burial: Option<Burial>,
+    burial: Option<KafkaPublisher>,
 }
 
 // === impl KafkaSource ===
@@ -69,7 +69,7 @@ impl KafkaSource {
         let group = Group::new(&self.config);
         let consumer = StreamConsumer::from_config_and_context(&settings, group.clone());
         let consumer = Arc::new(consumer.map_err(|error| error.to_string())?);
-        let burial = Some(Burial::new(&self.config, &self.dead)?);
+        let burial = Some(dead::producer(&self.config)?);
         Ok(KafkaConnection { consumer, group, burial })
     }
 
@@ -85,8 +85,8 @@ impl KafkaConnection {
         let consumer = Arc::clone(&self.consumer);
         let check = move || {
             let metadata = consumer.fetch_metadata(None, PATIENCE)?;
-            let topics = topics.each_ref().map(String::as_str);
-            Ok(topics::exist(&metadata, topics, (&*consumer, PATIENCE)))
+            let exists = |topic: &String| kafka_topic_exists(&metadata, topic, consumer.client(), PATIENCE);
+            Ok(topics.iter().try_for_each(exists))
         };
         let checked = tokio::task::spawn_blocking(check).await.map_err(|panic| panic.to_string())?;
         checked.map_err(|error: KafkaError| files.explain(self.group.explain(&error)))?
@@ -247,9 +247,9 @@ impl Broker for KafkaSource {
         let open = open.as_mut().ok_or("it is not connected")?;
         let burial = match open.burial.take() {
             Some(burial) => burial,
-            None => Burial::new(config, topic)?,
+            None => dead::producer(config)?,
         };
-        let buried = burial.publish(dead).await;
+        let buried = dead::publish(&burial, topic, dead).await;
         match buried.iter().all(Result::is_ok) {
             true => open.burial = Some(burial),
             false => drop(drop_apart(burial)),

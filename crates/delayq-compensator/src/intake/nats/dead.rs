@@ -1,34 +1,33 @@
 //! Dead records: published to a subject of another stream, which acks.
 
+use super::PATIENCE;
 use super::ticket::NatsTicket;
-use crate::intake::broker::{Buried, Dead};
-use async_nats::jetstream::Context;
-use async_nats::jetstream::context::PublishAckFuture;
+use crate::intake::broker::{Buried, Dead, buried};
 use async_nats::{HeaderMap, HeaderName, HeaderValue};
-use futures_util::future::join_all;
+use delayq_service::brokers::{Answers, NatsAnswer, NatsLetter, NatsPublisher, Outcome};
+use std::pin::pin;
 use std::str::FromStr;
+use tokio::time::sleep;
 
 /// Publishes all records, then waits for the acks.
-pub(super) async fn publish(context: &Context, subject: &str, dead: &[Dead<'_, NatsTicket>]) -> Vec<Buried> {
-    let mut acks = Vec::with_capacity(dead.len());
-    for dead in dead {
-        acks.push(send(context, subject, dead).await);
-    }
-    let acked = acks.into_iter().map(async |sent: Result<PublishAckFuture, String>| {
-        sent?.await.map(drop).map_err(|error| error.to_string())
-    });
-    let failed = |error| format!("the dead subject `{subject}`: {error}");
-    join_all(acked).await.into_iter().map(|acked| acked.map_err(failed)).collect()
-}
-
-async fn send(
-    context: &Context,
+pub(super) async fn publish(
+    publisher: &NatsPublisher,
     subject: &str,
-    dead: &Dead<'_, NatsTicket>,
-) -> Result<PublishAckFuture, String> {
-    let (headers, body) = (headers(dead)?, dead.record.body.clone().into());
-    let sent = context.publish_with_headers(subject.to_owned(), headers, body).await;
-    sent.map_err(|error| error.to_string())
+    dead: &[Dead<'_, NatsTicket>],
+) -> Vec<Buried> {
+    let outcomes = Answers::new(dead.len());
+    let letter = |index: usize| {
+        let dead: &Dead<'_, NatsTicket> = &dead[index];
+        let headers = headers(dead).map_err(Outcome::rejected)?;
+        Ok(NatsLetter { subject, headers, body: dead.record.body.clone().into() })
+    };
+    let answered = |index, answer| match answer {
+        NatsAnswer::Outcome(outcome) => outcomes.put(index, outcome),
+        NatsAnswer::Duplicate => outcomes.put(index, Outcome::Delivered),
+    };
+    publisher.publish(dead.len(), letter, pin!(sleep(PATIENCE)), answered).await;
+    outcomes.put_rest(&publisher.silent(PATIENCE));
+    buried(&outcomes, &format!("the dead subject `{subject}`"))
 }
 
 fn headers(dead: &Dead<'_, NatsTicket>) -> Result<HeaderMap, String> {

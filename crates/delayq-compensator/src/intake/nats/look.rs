@@ -4,32 +4,30 @@ use super::config::NatsIntakeConfig;
 use super::consumer;
 use super::turn::is_held;
 use crate::intake::look::{IntakeFault, IntakeLook};
+use async_nats::Client;
 use async_nats::jetstream::context::{ConsumerInfoErrorKind, ContextBuilder};
 use async_nats::jetstream::stream::{InfoError, Stream};
-use async_nats::{Client, Event};
+use delayq_service::brokers::NatsRefusals;
 use futures_util::TryStreamExt as _;
 use std::time::Duration;
-use tokio::sync::watch;
 
 /// Maximum time for each answer of the server, which never answers a request without permission.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Looks at the stream, the consumer and the stream of the dead records.
 pub(crate) async fn look(config: &NatsIntakeConfig, dead: &str) -> Result<IntakeLook, IntakeFault> {
-    let (said, words) = watch::channel(None);
+    let refusals = NatsRefusals::default();
+    let heard = refusals.clone();
     let options = config.access().options("delayq-look").await.map_err(IntakeFault::Unreachable)?;
     let options =
         options.connection_timeout(PATIENCE).request_timeout(Some(PATIENCE)).event_callback(move |event| {
-            // The server does not answer a request without permission, but reports an error apart.
-            if let Event::ServerError(error) = event {
-                said.send_replace(Some(error.to_string()));
-            }
+            heard.hear(&event);
             std::future::ready(())
         });
     let client = config.access().connect(options).await.map_err(IntakeFault::Unreachable)?;
     let seen = see(&client, config, dead).await;
     seen.map_err(|why| {
-        IntakeFault::Unusable(match words.borrow().as_deref() {
+        IntakeFault::Unusable(match refusals.last() {
             Some(words) => format!("{why}: {words}"),
             None => why,
         })

@@ -17,6 +17,7 @@ use async_nats::jetstream::consumer::{AckPolicy, Consumer, Info};
 use async_nats::jetstream::{self, Context, Message};
 use async_nats::{Client, Event, Subject};
 use async_trait::async_trait;
+use delayq_service::brokers::{NatsPublisher, NatsRefusals};
 use futures_util::{FutureExt, StreamExt};
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -62,6 +63,7 @@ pub(crate) struct NatsSource {
 
 struct NatsConnection {
     client: Client,
+    publisher: NatsPublisher,
     context: Context,
     consumer: Consumer<Config>,
     broken: watch::Receiver<bool>,
@@ -116,8 +118,10 @@ impl NatsSource {
         }
     }
 
-    async fn connect(&self) -> Result<(Client, watch::Receiver<bool>), String> {
+    async fn connect(&self) -> Result<(Client, NatsPublisher, watch::Receiver<bool>), String> {
         let (sender, broken) = watch::channel(false);
+        let refusals = NatsRefusals::default();
+        let heard = refusals.clone();
         let options = self.config.access().options("delayq-compensator").await?;
         let options = options
             .connection_timeout(PATIENCE)
@@ -125,12 +129,16 @@ impl NatsSource {
             .ping_interval(Duration::from_secs(5))
             .subscription_capacity(usize::from(u16::MAX) * 2)
             .event_callback(move |event| {
+                heard.hear(&event);
                 if matches!(event, Event::Disconnected | Event::Closed) {
                     sender.send_replace(true);
                 }
                 std::future::ready(())
             });
-        Ok((self.config.access().connect(options).await?, broken))
+        let client = self.config.access().connect(options).await?;
+        let publisher =
+            NatsPublisher::start(client.clone(), refusals).await.map_err(|error| error.to_string())?;
+        Ok((client, publisher, broken))
     }
 
     /// The consumer, created if missing, and the last sequence of the stream; a consumer that would lose records is refused.
@@ -362,7 +370,7 @@ impl Broker for NatsSource {
 
     async fn open(&mut self) -> Result<(), String> {
         self.close().await;
-        let (client, broken) = self.connect().await?;
+        let (client, publisher, broken) = self.connect().await?;
         let context = jetstream::context::ContextBuilder::new().timeout(PATIENCE).build(client.clone());
         let (consumer, last) = self.consumer(&context).await?;
         let turn = Turn::ask(&client, &self.config.stream, &self.config.consumer).await?;
@@ -377,6 +385,7 @@ impl Broker for NatsSource {
             is_idle: false,
             client,
             context,
+            publisher,
             consumer,
             broken,
             turn,
@@ -455,7 +464,7 @@ impl Broker for NatsSource {
 
     async fn bury(&mut self, dead: &[Dead<'_, NatsTicket>]) -> Result<Vec<Buried>, String> {
         let subject = self.dead.clone();
-        Ok(dead::publish(&self.opened()?.context, &subject, dead).await)
+        Ok(dead::publish(&self.opened()?.publisher, &subject, dead).await)
     }
 
     fn lag(&self) -> Option<u64> {

@@ -1,15 +1,17 @@
 //! Dead records: published unchanged, persistent and with confirms.
 
+use super::PATIENCE;
 use super::config::RabbitmqIntakeConfig;
 use super::ticket::RabbitmqTicket;
-use super::{PATIENCE, queue};
-use crate::intake::broker::{Buried, Dead, ORIGIN, REASON};
-use delayq_service::brokers::{rabbitmq_words, routes_rabbitmq};
-use futures_util::future::join_all;
-use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use crate::intake::broker::{Buried, Dead, ORIGIN, REASON, buried};
+use delayq_service::brokers::{
+    Answers, RabbitmqLetter, close_rabbitmq, publish_rabbitmq, rabbitmq_destination, rabbitmq_words,
+    routes_rabbitmq,
+};
+use lapin::options::ConfirmSelectOptions;
 use lapin::types::{AMQPValue, FieldTable};
-use lapin::{BasicProperties, Channel, Confirmation, Connection};
-use tokio::time::{Instant, timeout_at};
+use lapin::{BasicProperties, Channel, Connection};
+use tokio::time::Instant;
 
 const PERSISTENT: u8 = 2;
 
@@ -22,15 +24,6 @@ pub(super) struct Burial {
     channel: Channel,
 }
 
-/// Why a record is not confirmed.
-#[derive(Debug, thiserror::Error)]
-enum Unburied {
-    #[error("no queue takes it: {0}")]
-    CameBack(String),
-    #[error("{0}")]
-    Refused(String),
-}
-
 // === impl Burial ===
 
 impl Burial {
@@ -39,52 +32,29 @@ impl Burial {
         let connection = config.access().connect("delayq-compensator").await?;
         let channel = connection.create_channel().await.map_err(|error| rabbitmq_words(&error))?;
         let exchange = config.dead_exchange.clone();
-        queue::destination(&channel, &exchange, key).await?;
+        rabbitmq_destination(&channel, &exchange, key).await?;
         let confirms = channel.confirm_select(ConfirmSelectOptions::default()).await;
         confirms.map_err(|error| rabbitmq_words(&error))?;
         Ok(Self { exchange, key: key.to_owned(), connection, channel })
     }
 
     pub(super) async fn close(self) {
-        queue::close(&self.connection).await;
+        let _ = close_rabbitmq(&self.connection).await;
     }
 
-    /// Publishes dead records together. A returned record may come with the confirm of another: so each is published again,
-    /// and confirmed by itself.
+    /// Publishes dead records together.
     pub(super) async fn publish(&self, dead: &[Dead<'_, RabbitmqTicket>]) -> Vec<Buried> {
-        let end = Instant::now() + PATIENCE;
-        let mut buried = join_all(dead.iter().map(|dead| self.send_until(end, dead))).await;
-        if dead.len() > 1 && buried.iter().any(|answer| matches!(answer, Err(Unburied::CameBack(_)))) {
-            for (dead, answer) in dead.iter().zip(&mut buried) {
-                *answer = self.send_until(end, dead).await;
-            }
-        }
-        let Self { exchange, key, .. } = self;
-        let words = |why| format!("the dead destination `{key}` of the exchange `{exchange}`: {why}");
-        buried.into_iter().map(|answer| answer.map_err(words)).collect()
-    }
-
-    async fn send_until(&self, end: Instant, dead: &Dead<'_, RabbitmqTicket>) -> Result<(), Unburied> {
-        let sent = timeout_at(end, self.send(dead)).await;
-        sent.unwrap_or_else(|_| Err(Unburied::Refused(format!("no confirm within {PATIENCE:?}"))))
-    }
-
-    async fn send(&self, dead: &Dead<'_, RabbitmqTicket>) -> Result<(), Unburied> {
-        let words = |error: lapin::Error| Unburied::Refused(rabbitmq_words(&error));
-        let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
-        let (exchange, key) = (self.exchange.as_str().into(), self.key.as_str().into());
-        let properties = properties(&dead.ticket.properties, dead.reason, &dead.ticket.to_string());
-        let sent = self.channel.basic_publish(exchange, key, options, &dead.record.body, properties).await;
-        match sent.map_err(words)?.await.map_err(words)? {
-            Confirmation::Ack(None) => Ok(()),
-            Confirmation::Ack(Some(back)) | Confirmation::Nack(Some(back)) => {
-                Err(Unburied::CameBack(format!("{} {}", back.reply_code, back.reply_text)))
-            }
-            Confirmation::Nack(None) => Err(Unburied::Refused(
-                "the broker refused the message (nack): the queue is full or failing".to_owned(),
-            )),
-            Confirmation::NotRequested => Err(Unburied::Refused("the channel lost its confirms".to_owned())),
-        }
+        let Self { exchange, key, channel, .. } = self;
+        let letter = |dead: &Dead<'_, RabbitmqTicket>| {
+            properties(&dead.ticket.properties, dead.reason, &dead.ticket.to_string())
+        };
+        let letters: Vec<_> = dead
+            .iter()
+            .map(|dead| RabbitmqLetter { exchange, key, properties: letter(dead), body: &dead.record.body })
+            .collect();
+        let outcomes = Answers::new(letters.len());
+        publish_rabbitmq(channel, &letters, &outcomes, (Instant::now() + PATIENCE, PATIENCE)).await;
+        buried(&outcomes, &format!("the dead destination `{key}` of the exchange `{exchange}`"))
     }
 }
 

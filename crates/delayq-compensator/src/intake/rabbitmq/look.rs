@@ -3,7 +3,7 @@
 use super::config::RabbitmqIntakeConfig;
 use super::{PATIENCE, queue};
 use crate::intake::look::{IntakeFault, IntakeLook};
-use delayq_service::brokers::rabbitmq_words;
+use delayq_service::brokers::{close_rabbitmq, rabbitmq_destination, rabbitmq_queue, rabbitmq_words};
 use futures_util::{Stream, StreamExt};
 use lapin::options::{BasicConsumeOptions, BasicPublishOptions};
 use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
@@ -22,7 +22,7 @@ pub(crate) async fn look(config: &RabbitmqIntakeConfig, dead: &str) -> Result<In
     let connection = connecting.unwrap_or_else(|_| Err(silent(config))).map_err(IntakeFault::Unreachable)?;
     let seen = timeout(PATIENCE, see(&connection, config, dead)).await;
     let seen = seen.unwrap_or_else(|_| Err(silent(config)));
-    queue::close(&connection).await;
+    let _ = close_rabbitmq(&connection).await;
     seen.map_err(IntakeFault::Unusable)
 }
 
@@ -37,8 +37,8 @@ async fn see(
 ) -> Result<IntakeLook, String> {
     let RabbitmqIntakeConfig { queue: name, dead_exchange: exchange, .. } = config;
     let channel = connection.create_channel().await.map_err(|error| rabbitmq_words(&error))?;
-    let found = queue::existing(&channel, name).await?;
-    queue::destination(&channel, exchange, dead).await?;
+    let found = rabbitmq_queue(&channel, name).await?;
+    rabbitmq_destination(&channel, exchange, dead).await?;
     queue::keeps_order(connection, name).await?;
     may_write(connection, exchange, dead).await.map_err(|error| rabbitmq_words(&error))?;
     may_read(connection, name).await.map_err(|error| rabbitmq_words(&error))?;

@@ -4,50 +4,12 @@
 //! one, and to the next only after the first is gone. An exclusive consumer would do the same, but the others would be
 //! refused again and again instead of waiting.
 
-use delayq_service::brokers::{RabbitmqArguments, rabbitmq_arguments, rabbitmq_words};
-use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
-use lapin::types::FieldTable;
-use lapin::{Channel, Connection, ExchangeKind, Queue};
-use std::time::Duration;
-use tokio::time::timeout;
+use delayq_service::brokers::{RabbitmqArguments, rabbitmq_arguments};
+use lapin::Connection;
 
 const SINGLE: &str = "x-single-active-consumer";
 const PRIORITIES: &str = "x-max-priority";
 const KIND: &str = "x-queue-type";
-
-/// Maximum time for an orderly end. With a channel in the wrong state the end never comes, and a stop must not wait for
-/// that. The broker notices the dropped connection.
-const CLOSING: Duration = Duration::from_secs(2);
-
-/// Closes a connection that is not broken.
-pub(super) async fn close(connection: &Connection) {
-    if connection.status().connected() {
-        let _ = timeout(CLOSING, connection.close(200, "closing".into())).await;
-    }
-}
-
-/// The state of an existing queue.
-pub(super) async fn existing(channel: &Channel, queue: &str) -> Result<Queue, String> {
-    let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-    let declared = channel.queue_declare(queue.into(), passive, FieldTable::default()).await;
-    declared.map_err(|error| rabbitmq_words(&error))
-}
-
-/// Number of ready records in an existing queue.
-pub(super) async fn ready(channel: &Channel, queue: &str) -> Result<u32, String> {
-    existing(channel, queue).await.map(|queue| queue.message_count())
-}
-
-/// Checks that an exchange exists, or for the default exchange the queue that the key names.
-pub(super) async fn destination(channel: &Channel, exchange: &str, key: &str) -> Result<(), String> {
-    if exchange.is_empty() {
-        return existing(channel, key).await.map(drop);
-    }
-    let passive = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };
-    let kind = ExchangeKind::Direct;
-    let declared = channel.exchange_declare(exchange.into(), kind, passive, FieldTable::default()).await;
-    declared.map_err(|error| rabbitmq_words(&error))
-}
 
 /// Refuses a queue that does not keep the order, as far as this user may see the arguments.
 pub(super) async fn keeps_order(connection: &Connection, queue: &str) -> Result<(), String> {

@@ -1,6 +1,6 @@
 //! Number of ready records in the queue: asked from time to time, over a channel that nothing else uses.
 
-use super::queue;
+use delayq_service::brokers::rabbitmq_queue;
 use lapin::Channel;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -26,8 +26,8 @@ impl Ready {
         let mut asking = JoinSet::new();
         asking.spawn(async move {
             // An error is that of the connection, or of a queue that is deleted, which the consumer reports.
-            while let Ok(ready) = queue::ready(&channel, &name).await {
-                last.store(ready, Ordering::Relaxed);
+            while let Ok(queue) = rabbitmq_queue(&channel, &name).await {
+                last.store(queue.message_count(), Ordering::Relaxed);
                 sleep(ASK_EVERY).await;
             }
         });

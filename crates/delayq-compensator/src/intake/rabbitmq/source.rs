@@ -9,7 +9,7 @@ use super::ticket::RabbitmqTicket;
 use super::{PATIENCE, queue};
 use crate::intake::broker::{Arrived, Broker, Buried, Dead};
 use async_trait::async_trait;
-use delayq_service::brokers::rabbitmq_words;
+use delayq_service::brokers::{close_rabbitmq, rabbitmq_queue, rabbitmq_words};
 use futures_util::future::try_join_all;
 use futures_util::{FutureExt, StreamExt};
 use lapin::message::Delivery;
@@ -68,7 +68,7 @@ impl RabbitmqSource {
         let connection = self.config.access().connect("delayq-compensator").await?;
         let words = |error: lapin::Error| rabbitmq_words(&error);
         let asks = connection.create_channel().await.map_err(words)?;
-        let first = queue::ready(&asks, name).await?;
+        let first = rabbitmq_queue(&asks, name).await?.message_count();
         let burial = Some(Burial::open(&self.config, &self.dead).await?);
         queue::keeps_order(&connection, name).await?;
         let channel = connection.create_channel().await.map_err(words)?;
@@ -229,7 +229,7 @@ impl Broker for RabbitmqSource {
 
     async fn close(&mut self) {
         let Some(RabbitmqConnection { connection, burial, .. }) = self.open.take() else { return };
-        queue::close(&connection).await;
+        let _ = close_rabbitmq(&connection).await;
         if let Some(burial) = burial {
             burial.close().await;
         }

@@ -1,16 +1,16 @@
 //! Checks of a topic: settings that lose acked records.
 
-use super::reports::Reports;
 use crate::CheckError;
-use delayq_service::brokers::{KafkaWords, kafka_topic};
+use delayq_service::brokers::{KafkaPublisher, kafka_topic, kafka_topic_exists};
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, ResourceSpecifier};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::error::RDKafkaErrorCode;
-use rdkafka::metadata::Metadata;
-use rdkafka::producer::{Producer, ThreadedProducer};
+use rdkafka::metadata::{Metadata, MetadataTopic};
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+type Admin = AdminClient<DefaultClientContext>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Facts {
@@ -19,28 +19,26 @@ struct Facts {
 }
 
 /// Lists all topics: a request for a single topic may create it.
-pub(super) async fn ask(
-    producer: &ThreadedProducer<Reports>,
-    words: &KafkaWords,
-    patience: Duration,
-) -> Result<Metadata, String> {
-    let client = producer.clone();
+pub(super) async fn ask(publisher: &KafkaPublisher, patience: Duration) -> Result<Metadata, String> {
+    let client = publisher.clone();
     let asked = tokio::task::spawn_blocking(move || client.client().fetch_metadata(None, patience)).await;
-    asked.map_err(|panic| panic.to_string())?.map_err(|error| words.explain(error.to_string()))
+    let asked = asked.map_err(|panic| panic.to_string())?;
+    asked.map_err(|error| publisher.words().explain(error.to_string()))
 }
 
 pub(super) async fn check(
-    metadata: &Metadata,
+    metadata: Metadata,
     config: &ClientConfig,
     topic: &str,
     patience: Duration,
 ) -> Result<Vec<String>, CheckError> {
     kafka_topic(topic).map_err(CheckError::Refused)?;
-    let found = metadata.topics().iter().find(|found| found.name() == topic);
-    let found =
-        found.ok_or_else(|| CheckError::Unreachable(format!("the topic `{topic}` does not exist")))?;
-    let replicas = found.partitions().iter().map(|partition| partition.replicas().len()).min().unwrap_or(0);
-    let settings = match settings(config, topic, patience).await.map_err(CheckError::Unreachable)? {
+    let (admin, metadata) =
+        existing(metadata, config, topic, patience).await.map_err(CheckError::Unreachable)?;
+    let found = metadata.topics().iter().filter(|found| found.name() == topic);
+    let replicas = found.flat_map(MetadataTopic::partitions).map(|partition| partition.replicas().len());
+    let replicas = replicas.min().unwrap_or(0);
+    let settings = match settings(&admin, topic, patience).await.map_err(CheckError::Unreachable)? {
         Ok(settings) => settings,
         Err(denied) => return Ok(unseen(topic, replicas, &denied)),
     };
@@ -48,13 +46,27 @@ pub(super) async fn check(
     Ok(judge(topic, &Facts { replicas, settings }, max_bytes))
 }
 
-/// The settings of a topic, or the brokers' refusal to show settings to this user.
-async fn settings(
+/// Checks that the topic exists, through a client that creates none.
+async fn existing(
+    metadata: Metadata,
     config: &ClientConfig,
     topic: &str,
     patience: Duration,
+) -> Result<(Admin, Metadata), String> {
+    let (mut config, topic) = (config.clone(), topic.to_owned());
+    let admin: Admin =
+        config.set("allow.auto.create.topics", "false").create().map_err(|error| error.to_string())?;
+    let check =
+        move || kafka_topic_exists(&metadata, &topic, admin.inner(), patience).map(|()| (admin, metadata));
+    tokio::task::spawn_blocking(check).await.map_err(|panic| panic.to_string())?
+}
+
+/// The settings of a topic, or the brokers' refusal to show settings to this user.
+async fn settings(
+    admin: &Admin,
+    topic: &str,
+    patience: Duration,
 ) -> Result<Result<BTreeMap<String, String>, RDKafkaErrorCode>, String> {
-    let admin: AdminClient<DefaultClientContext> = config.create().map_err(|error| error.to_string())?;
     let options = AdminOptions::new().request_timeout(Some(patience));
     let described = admin.describe_configs(&[ResourceSpecifier::Topic(topic)], &options).await;
     let mut settings = BTreeMap::new();

@@ -1,13 +1,10 @@
 //! Producing: a message is delivered when all in-sync replicas have acked the record of an idempotent producer.
 
-use super::reports::{Pending, Reports};
 use super::{KafkaConfig, check, encode};
 use crate::{CheckError, Outcome, Outcomes, Parcel, Sink};
 use async_trait::async_trait;
-use delayq_service::brokers::{KafkaWords, kafka_topic};
+use delayq_service::brokers::{KafkaPublisher, kafka_topic};
 use rdkafka::ClientConfig;
-use rdkafka::config::FromClientConfigAndContext;
-use rdkafka::producer::{BaseRecord, Producer, ThreadedProducer};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,13 +13,7 @@ pub(crate) struct KafkaSink {
     /// Maximum wait of a record for its ack: shorter than the timeout of a call, so that no record is sent after its
     /// message was released.
     patience: Duration,
-    open: Mutex<Option<KafkaProducer>>,
-}
-
-#[derive(Clone)]
-struct KafkaProducer {
-    producer: ThreadedProducer<Reports>,
-    words: KafkaWords,
+    open: Mutex<Option<KafkaPublisher>>,
 }
 
 // === impl KafkaSink ===
@@ -40,8 +31,6 @@ impl KafkaSink {
         let config = &self.config;
         let mut settings = config.access().settings("delayq-forwarder")?;
         settings
-            .set("acks", "all")
-            .set("enable.idempotence", "true")
             .set("message.timeout.ms", self.patience.as_millis().to_string())
             .set("socket.timeout.ms", self.patience.as_millis().clamp(10, 60_000).to_string())
             .set("linger.ms", config.linger.as_secs_f64().mul_add(1000.0, 0.0).to_string())
@@ -53,31 +42,24 @@ impl KafkaSink {
         Ok(settings)
     }
 
-    fn open(&self) -> Result<KafkaProducer, String> {
+    fn open(&self) -> Result<KafkaPublisher, String> {
         let mut slot = self.slot();
         if let Some(open) = slot.as_ref() {
             return Ok(open.clone());
         }
-        let reports = Reports::default();
-        let words = reports.words.clone();
-        let producer = ThreadedProducer::from_config_and_context(&self.settings()?, reports);
-        let open = KafkaProducer { producer: producer.map_err(|error| error.to_string())?, words };
+        let open = KafkaPublisher::new(self.settings()?)?;
         *slot = Some(open.clone());
         Ok(open)
     }
 
-    /// Discards a producer that failed permanently (mismatched sequence numbers) or whose password was refused. The
-    /// next call creates another.
-    fn forget_if_useless(&self, open: &KafkaProducer) {
-        if let Some((code, why)) = open.producer.client().fatal_error() {
-            tracing::warn!(?code, why, "the Kafka producer failed permanently: creating a new one");
-            *self.slot() = None;
-        } else if open.words.refused_login() {
+    /// The next call creates another.
+    fn forget_if_useless(&self, open: &KafkaPublisher) {
+        if open.is_useless() {
             *self.slot() = None;
         }
     }
 
-    fn slot(&self) -> MutexGuard<'_, Option<KafkaProducer>> {
+    fn slot(&self) -> MutexGuard<'_, Option<KafkaPublisher>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -88,11 +70,11 @@ impl Sink for KafkaSink {
         let settings = self.settings().map_err(CheckError::Unreachable)?;
         let open = self.open().map_err(CheckError::Unreachable)?;
         let explain = |why| CheckError::Unreachable(self.config.pem_files().explain(why));
-        let asked = check::ask(&open.producer, &open.words, self.patience).await.map_err(explain);
+        let asked = check::ask(&open, self.patience).await.map_err(explain);
         let checked = match (asked, destination) {
             (Err(error), _) => Err(error),
             (Ok(_), None) => Ok(Vec::new()),
-            (Ok(metadata), Some(topic)) => check::check(&metadata, &settings, topic, self.patience).await,
+            (Ok(metadata), Some(topic)) => check::check(metadata, &settings, topic, self.patience).await,
         };
         if checked.is_err() {
             self.forget_if_useless(&open);
@@ -106,36 +88,18 @@ impl Sink for KafkaSink {
             Err(why) => return outcomes.put_rest(&Outcome::down(why)),
         };
         for (index, parcel) in parcels.iter().enumerate() {
-            send(&open, parcel, Pending::new(outcomes, index, parcel.partition.is_some()));
+            match kafka_topic(&parcel.destination) {
+                Ok(()) => open.publish(encode::letter(parcel), outcomes, index),
+                Err(why) => outcomes.put(index, Outcome::rejected(why)),
+            }
         }
         outcomes.complete().await;
         self.forget_if_useless(&open);
     }
 
     async fn close(&self) -> Result<(), String> {
-        let open = self.slot().take();
-        let Some(KafkaProducer { producer, .. }) = open else { return Ok(()) };
-        let flushed = tokio::task::spawn_blocking(move || producer.flush(Duration::from_secs(1))).await;
-        flushed.map_err(|panic| panic.to_string())?.map_err(|error| error.to_string())
-    }
-}
-
-/// An immediate refusal is reported at once.
-fn send(open: &KafkaProducer, parcel: &Parcel, pending: Box<Pending>) {
-    if let Err(why) = kafka_topic(&parcel.destination) {
-        return pending.put(Outcome::rejected(why));
-    }
-    let mut record = BaseRecord::<[u8], [u8], _>::with_opaque_to(&parcel.destination, pending)
-        .payload(&parcel.body[..])
-        .headers(encode::headers(parcel))
-        .timestamp(i64::try_from(parcel.about.ready.millis().get()).unwrap_or(i64::MAX));
-    if let Some(key) = &parcel.key {
-        record = record.key(key.as_bytes());
-    }
-    if let Some(partition) = parcel.partition {
-        record = record.partition(partition);
-    }
-    if let Err((error, record)) = open.producer.send(record) {
-        record.delivery_opaque.failed(&error, &open.words);
+        let Some(open) = self.slot().take() else { return Ok(()) };
+        let flushed = tokio::task::spawn_blocking(move || open.flush(Duration::from_secs(1))).await;
+        flushed.map_err(|panic| panic.to_string())?
     }
 }

@@ -1,22 +1,16 @@
 //! Publishing: a message is delivered when the stream acked, or in mode core when the connection was flushed.
 
-use super::acks::{Ack, Acks};
-use super::refusals::Refusals;
 use super::{NatsConfig, NatsMode, check, encode};
 use crate::{CheckError, Outcome, Outcomes, Parcel, Sink};
-use async_nats::client::{PublishError, PublishErrorKind};
-use async_nats::{Client, ConnectOptions, Subject, header, jetstream};
+use async_nats::{Client, ConnectOptions, jetstream};
 use async_trait::async_trait;
-use delayq_service::brokers::nats_subject;
-use std::pin::{Pin, pin};
+use delayq_service::brokers::{NatsAnswer, NatsPublisher, NatsRefusals, nats_subject};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::Mutex;
-use tokio::time::{Sleep, interval, sleep, timeout};
-
-/// Interval at which received acks are handed out while others are missing.
-const COLLECT_EVERY: Duration = Duration::from_millis(50);
+use tokio::time::{sleep, timeout};
 
 /// Maximum unread acks: as many as all destinations of a sink can have in flight.
 const MAX_ACKS: usize = 1 << 20;
@@ -33,15 +27,8 @@ pub(crate) struct NatsSink {
 struct NatsConnection {
     client: Client,
     context: jetstream::Context,
-    acks: Arc<Acks>,
-    refusals: Refusals,
-}
-
-/// With or without the id that deduplicates repeats.
-struct Publishing<'a> {
-    parcels: &'a [Parcel],
-    indices: Vec<usize>,
-    with_id: bool,
+    publisher: Arc<NatsPublisher>,
+    refusals: NatsRefusals,
 }
 
 struct Tracked<'a> {
@@ -76,17 +63,20 @@ impl NatsSink {
         if let Some(open) = slot.as_ref() {
             return Ok(open.clone());
         }
-        let refusals = Refusals::new();
+        let refusals = NatsRefusals::default();
         let options = self.options(refusals.clone()).await?;
         let client = self.config.access().connect(options).await?;
-        let acks = Arc::new(Acks::start(&client).await.map_err(|error| error.to_string())?);
-        let open = NatsConnection { context: self.context(client.clone()), client, acks, refusals };
+        let publisher = NatsPublisher::start(client.clone(), refusals.clone())
+            .await
+            .map_err(|error| error.to_string())?;
+        let context = self.context(client.clone());
+        let open = NatsConnection { client, context, publisher: Arc::new(publisher), refusals };
         *slot = Some(open.clone());
         Ok(open)
     }
 
     /// Reads the secrets again for each connection.
-    async fn options(&self, refusals: Refusals) -> Result<ConnectOptions, String> {
+    async fn options(&self, refusals: NatsRefusals) -> Result<ConnectOptions, String> {
         let options = self.config.access().options("delayq-forwarder").await?;
         Ok(options
             .connection_timeout(self.patience)
@@ -111,25 +101,18 @@ impl NatsSink {
     async fn deliver_acked(&self, open: &NatsConnection, parcels: &[Parcel], call: &Tracked<'_>) {
         let mut over = pin!(sleep(self.patience.mul_f64(0.9)));
         let mut dropped = Vec::new();
-        let all = (0..parcels.len()).collect();
-        publish(
-            open,
-            Publishing { parcels, indices: all, with_id: true },
-            call,
-            over.as_mut(),
-            |index, ack| {
-                // A duplicate on the first delivery: the stream matched an earlier message with this id and content.
-                if ack == Ack::Duplicate && parcels[index].about.delivery <= 1 {
-                    dropped.push(index);
-                } else {
-                    call.put(index, outcome(ack));
-                }
-            },
-        )
-        .await;
+        let letter = |index: usize| encode::letter(&parcels[index], true);
+        open.publisher
+            .publish(parcels.len(), letter, over.as_mut(), |index, answer| match answer {
+                // The stream matched an earlier message with this id and content.
+                NatsAnswer::Duplicate if parcels[index].about.delivery <= 1 => dropped.push(index),
+                answer => call.put(index, outcome(answer)),
+            })
+            .await;
         if !dropped.is_empty() {
-            let again = Publishing { parcels, indices: dropped, with_id: false };
-            publish(open, again, call, over, |index, ack| call.put(index, outcome(ack))).await;
+            let letter = |index: usize| encode::letter(&parcels[dropped[index]], false);
+            let answered = |index: usize, answer| call.put(dropped[index], outcome(answer));
+            open.publisher.publish(dropped.len(), letter, over, answered).await;
         }
     }
 
@@ -191,9 +174,11 @@ impl Sink for NatsSink {
         let call = Tracked { outcomes, missing: AtomicUsize::new(parcels.len()) };
         let _ = timeout(self.patience, self.deliver_all(parcels, &call)).await;
         if call.missing.load(Ordering::Relaxed) > 0 {
-            let refused = self.open.lock().await.as_ref().and_then(|open| open.refusals.last());
-            let refused = refused.map_or_else(String::new, |words| format!(": {words}"));
-            outcomes.put_rest(&Outcome::silent(format!("no ack within {:?}{refused}", self.patience)));
+            let silent = match self.open.lock().await.as_ref() {
+                Some(open) => open.publisher.silent(self.patience),
+                None => Outcome::silent(format!("no ack within {:?}", self.patience)),
+            };
+            outcomes.put_rest(&silent);
             // The client may have reconnected by itself; a stuck connection is replaced.
             self.forget().await;
         }
@@ -207,91 +192,9 @@ impl Sink for NatsSink {
     }
 }
 
-/// Hands out acks until the last ack or the deadline.
-async fn publish(
-    open: &NatsConnection,
-    load: Publishing<'_>,
-    call: &Tracked<'_>,
-    mut over: Pin<&mut Sleep>,
-    mut acked: impl FnMut(usize, Ack),
-) {
-    let acks = open.acks.call(load.indices.len());
-    let sending = async {
-        let mut known: Option<Subject> = None;
-        for (index, number) in load.indices.iter().enumerate() {
-            let parcel = &load.parcels[*number];
-            if let Err(outcome) =
-                send(&open.client, &mut known, parcel, load.with_id, acks.reply(index)).await
-            {
-                call.put(*number, outcome);
-                // This index waits for no ack.
-                acks.answers.put(index, Ack::NoStream);
-            }
-        }
-    };
-    if before(over.as_mut(), sending).await.is_none() {
-        return;
-    }
-    let mut every = interval(COLLECT_EVERY);
-    loop {
-        let ended = tokio::select! {
-            biased;
-            () = acks.answers.complete() => true,
-            () = over.as_mut() => true,
-            _ = every.tick() => false,
-        };
-        acks.answers.fresh().into_iter().for_each(|(index, ack)| acked(load.indices[index], ack));
-        if ended {
-            return;
-        }
-    }
-}
-
-/// `known` is the previous subject.
-async fn send(
-    client: &Client,
-    known: &mut Option<Subject>,
-    parcel: &Parcel,
-    with_id: bool,
-    reply: Subject,
-) -> Result<(), Outcome> {
-    if known.as_ref().is_none_or(|known| known.as_str() != parcel.destination) {
-        nats_subject(&parcel.destination).map_err(Outcome::rejected)?;
-        *known = Some(parcel.destination.as_str().into());
-    }
-    let subject = known.clone().expect("it was just set");
-    let mut headers = encode::headers(parcel).map_err(Outcome::rejected)?;
-    if with_id {
-        headers.insert(header::NATS_MESSAGE_ID, parcel.about.identity.as_str());
-    }
-    let sent = client.publish_with_reply_and_headers(subject, reply, headers, parcel.body.clone()).await;
-    sent.map_err(|error| refused(&error))
-}
-
-/// `None` if the deadline comes first.
-async fn before<T>(over: Pin<&mut Sleep>, work: impl Future<Output = T>) -> Option<T> {
-    tokio::select! {
-        biased;
-        output = work => Some(output),
-        () = over => None,
-    }
-}
-
-fn outcome(ack: Ack) -> Outcome {
-    match ack {
-        Ack::Stored | Ack::Duplicate => Outcome::Delivered,
-        Ack::NoStream => Outcome::failed("no stream found for given subject"),
-        // The stream's limit on message size; other refusals concern the stream as a whole.
-        Ack::Refused(why) if why.contains("message size exceeds maximum") => Outcome::rejected(why),
-        Ack::Refused(why) | Ack::Nonsense(why) => Outcome::down(why),
-    }
-}
-
-fn refused(error: &PublishError) -> Outcome {
-    match error.kind() {
-        PublishErrorKind::MaxPayloadExceeded | PublishErrorKind::InvalidSubject => {
-            Outcome::rejected(error.to_string())
-        }
-        PublishErrorKind::Send => Outcome::down(error.to_string()),
+fn outcome(answer: NatsAnswer) -> Outcome {
+    match answer {
+        NatsAnswer::Outcome(outcome) => outcome,
+        NatsAnswer::Duplicate => Outcome::Delivered,
     }
 }

@@ -1,9 +1,18 @@
 //! One parcel as one publication.
 
-use crate::Parcel;
-use async_nats::{HeaderMap, HeaderName, HeaderValue};
-use delayq_service::brokers::commands_nats;
+use crate::{Outcome, Parcel};
+use async_nats::{HeaderMap, HeaderName, HeaderValue, header};
+use delayq_service::brokers::{NatsLetter, commands_nats};
 use std::str::FromStr;
+
+/// With or without the id by which the stream drops repeats.
+pub(super) fn letter(parcel: &Parcel, with_id: bool) -> Result<NatsLetter<'_>, Outcome> {
+    let mut headers = headers(parcel).map_err(Outcome::rejected)?;
+    if with_id {
+        headers.insert(header::NATS_MESSAGE_ID, parcel.about.identity.as_str());
+    }
+    Ok(NatsLetter { subject: &parcel.destination, headers, body: parcel.body.clone() })
+}
 
 /// The error names the header that NATS cannot carry.
 pub(super) fn headers(parcel: &Parcel) -> Result<HeaderMap, String> {

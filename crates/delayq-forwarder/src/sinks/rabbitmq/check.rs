@@ -5,10 +5,10 @@
 
 use super::RabbitmqConfig;
 use crate::CheckError;
-use delayq_service::brokers::{RabbitmqArguments, rabbitmq_arguments, rabbitmq_key, rabbitmq_words};
+use delayq_service::brokers::{
+    RabbitmqArguments, close_rabbitmq, rabbitmq_arguments, rabbitmq_destination, rabbitmq_key, rabbitmq_words,
+};
 use lapin::Connection;
-use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
-use lapin::types::FieldTable;
 
 pub(super) async fn check(
     config: &RabbitmqConfig,
@@ -19,7 +19,7 @@ pub(super) async fn check(
     }
     let connection = config.access().connect("delayq-forwarder").await.map_err(CheckError::Unreachable)?;
     let checked = check_over(&connection, config, destination).await;
-    let _ = connection.close(200, "checked".into()).await;
+    let _ = close_rabbitmq(&connection).await;
     checked
 }
 
@@ -28,35 +28,27 @@ async fn check_over(
     config: &RabbitmqConfig,
     destination: Option<&str>,
 ) -> Result<Vec<String>, CheckError> {
-    if !config.exchange.is_empty() {
-        let channel = connection.create_channel().await.map_err(unreachable)?;
-        let options = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };
-        let kind = lapin::ExchangeKind::Direct;
-        let name = config.exchange.as_str().into();
-        channel.exchange_declare(name, kind, options, FieldTable::default()).await.map_err(unreachable)?;
-        let exchange = &config.exchange;
+    let exchange = &config.exchange;
+    if destination.is_none() && exchange.is_empty() {
+        return Ok(Vec::new());
+    }
+    let key = destination.unwrap_or_default();
+    let unreachable = |error: lapin::Error| CheckError::Unreachable(rabbitmq_words(&error));
+    let channel = connection.create_channel().await.map_err(unreachable)?;
+    rabbitmq_destination(&channel, exchange, key).await.map_err(CheckError::Unreachable)?;
+    if !exchange.is_empty() {
         return Ok(vec![format!(
             "the queues behind the exchange `{exchange}` cannot be checked: make sure that none has x-max-length with \
              drop-head"
         )]);
     }
-    match destination {
-        None => Ok(Vec::new()),
-        Some(queue) => {
-            let channel = connection.create_channel().await.map_err(unreachable)?;
-            let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-            channel.queue_declare(queue.into(), passive, FieldTable::default()).await.map_err(unreachable)?;
-            match rabbitmq_arguments(connection, queue).await {
-                Ok(arguments) => {
-                    judge(queue, &arguments, config.dropping_loses_messages).map_err(CheckError::Refused)
-                }
-                Err(why) => Ok(vec![format!(
-                    "the arguments of the queue `{queue}` cannot be seen by `{}`: {why}. Make sure that it is durable and has no \
-                     x-max-length with drop-head",
-                    config.username
-                )]),
-            }
-        }
+    match rabbitmq_arguments(connection, key).await {
+        Ok(arguments) => judge(key, &arguments, config.dropping_loses_messages).map_err(CheckError::Refused),
+        Err(why) => Ok(vec![format!(
+            "the arguments of the queue `{key}` cannot be seen by `{}`: {why}. Make sure that it is durable and has no \
+             x-max-length with drop-head",
+            config.username
+        )]),
     }
 }
 
@@ -94,11 +86,6 @@ fn judge(queue: &str, arguments: &RabbitmqArguments, drop_accepted: bool) -> Res
         }
     }
     Ok(warnings)
-}
-
-#[allow(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
-fn unreachable(error: lapin::Error) -> CheckError {
-    CheckError::Unreachable(rabbitmq_words(&error))
 }
 
 #[cfg(test)]

@@ -1,14 +1,12 @@
 //! Publishing: a message is delivered when acked and not returned.
 //!
-//! Each call has a channel to itself: `confirms.rs` explains why.
+//! Each call has a channel to itself, as publishing demands.
 
-use super::confirms::{Confirms, Published};
 use super::{RabbitmqConfig, check, encode};
 use crate::{CheckError, Outcome, Outcomes, Parcel, Sink};
 use async_trait::async_trait;
-use delayq_service::brokers::rabbitmq_key;
-use futures_util::future::join_all;
-use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use delayq_service::brokers::{close_rabbitmq, publish_rabbitmq, rabbitmq_words};
+use lapin::options::ConfirmSelectOptions;
 use lapin::{Channel, Connection};
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,19 +48,10 @@ impl RabbitmqSink {
             }
         };
         drop(open);
-        let sentence = |error: lapin::Error| error.to_string();
+        let sentence = |error: lapin::Error| rabbitmq_words(&error);
         let channel = connection.create_channel().await.map_err(sentence)?;
         channel.confirm_select(ConfirmSelectOptions::default()).await.map_err(sentence)?;
         Ok(channel)
-    }
-
-    async fn publish(&self, channel: &Channel, parcel: &Parcel) -> Published {
-        rabbitmq_key(&self.config.exchange, &parcel.destination).map_err(Outcome::rejected)?;
-        let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
-        let (exchange, key) = (self.config.exchange.as_str().into(), parcel.destination.as_str().into());
-        let properties = encode::properties(parcel, self.config.priority);
-        let published = channel.basic_publish(exchange, key, options, &parcel.body, properties).await;
-        published.map_err(|error| Outcome::down(error.to_string()))
     }
 
     /// Keeps the channel if every confirm arrived.
@@ -72,7 +61,6 @@ impl RabbitmqSink {
         outcomes: &Outcomes,
         deadline: Instant,
     ) -> Option<Channel> {
-        let silent = Outcome::silent(format!("no confirm within {:?}", self.patience));
         let channel = match timeout_at(deadline, self.channel()).await {
             Ok(Ok(channel)) => channel,
             Ok(Err(why)) => {
@@ -84,12 +72,8 @@ impl RabbitmqSink {
                 return None;
             }
         };
-        // Concurrent publishing shares writes: each publish waits until the client's own thread has written the frame.
-        let publishing = parcels.iter().map(async |parcel| {
-            timeout_at(deadline, self.publish(&channel, parcel)).await.unwrap_or_else(|_| Err(silent.clone()))
-        });
-        let published = join_all(publishing).await;
-        let whole = Confirms::new(parcels, outcomes, silent).collect(published, deadline).await;
+        let letters: Vec<_> = parcels.iter().map(|parcel| encode::letter(parcel, &self.config)).collect();
+        let whole = publish_rabbitmq(&channel, &letters, outcomes, (deadline, self.patience)).await;
         whole.then_some(channel)
     }
 }
@@ -111,10 +95,8 @@ impl Sink for RabbitmqSink {
 
     async fn close(&self) -> Result<(), String> {
         match std::mem::take(&mut *self.open.lock().await).connection {
-            Some(connection) if connection.status().connected() => {
-                connection.close(200, "closing".into()).await.map_err(|error| error.to_string())
-            }
-            _ => Ok(()),
+            Some(connection) => close_rabbitmq(&connection).await,
+            None => Ok(()),
         }
     }
 }

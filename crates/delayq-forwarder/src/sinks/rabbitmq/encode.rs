@@ -1,14 +1,15 @@
-//! One parcel as the properties of one message.
+//! One parcel as one message.
 
+use super::RabbitmqConfig;
 use crate::Parcel;
-use delayq_service::brokers::routes_rabbitmq;
+use delayq_service::brokers::{RabbitmqLetter, routes_rabbitmq};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable};
 
 const PERSISTENT: u8 = 2;
 
 /// Persistent, with every header, and the matching AMQP properties.
-pub(super) fn properties(parcel: &Parcel, priority: Option<u8>) -> BasicProperties {
+pub(super) fn letter<'p>(parcel: &'p Parcel, config: &'p RabbitmqConfig) -> RabbitmqLetter<'p> {
     let mut headers = FieldTable::default();
     for (name, value) in parcel.all_headers().filter(|(name, _)| !routes_rabbitmq(name)) {
         headers.insert(name.into(), AMQPValue::LongString(value.as_ref().into()));
@@ -21,8 +22,9 @@ pub(super) fn properties(parcel: &Parcel, priority: Option<u8>) -> BasicProperti
     if let Some(kind) = parcel.header("content-type").filter(|kind| kind.len() <= 255) {
         properties = properties.with_content_type(kind.into());
     }
-    if let Some(priority) = priority {
+    if let Some(priority) = config.priority {
         properties = properties.with_priority(priority);
     }
-    properties.with_timestamp(parcel.about.ready.0 / 1_000_000)
+    let properties = properties.with_timestamp(parcel.about.ready.0 / 1_000_000);
+    RabbitmqLetter { exchange: &config.exchange, key: &parcel.destination, properties, body: &parcel.body }
 }

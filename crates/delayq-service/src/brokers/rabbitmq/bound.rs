@@ -1,16 +1,17 @@
 //! The broker's limit on message size: above the limit the broker closes the channel instead of answering.
 
-use crate::{Outcome, Parcel};
+use super::publish::RabbitmqLetter;
+use crate::brokers::Outcome;
 
 /// Rejects messages above the limit if the broker named one; other messages keep their outcome and are retried.
-pub(super) fn reject_larger(parcels: &[Parcel], failed: &mut [(usize, Outcome)]) {
+pub(super) fn reject_larger(letters: &[RabbitmqLetter<'_>], failed: &mut [(usize, Outcome)]) {
     let named = failed.iter().find_map(|(_, outcome)| match outcome {
         Outcome::Unavailable { reason, .. } => max_bytes(reason),
         _ => None,
     });
     let Some(most) = named else { return };
     for (index, outcome) in failed {
-        let bytes = parcels[*index].body.len();
+        let bytes = letters[*index].body.len();
         if bytes > most {
             *outcome = Outcome::rejected(format!(
                 "{bytes} bytes are larger than the broker's max_message_size {most}"

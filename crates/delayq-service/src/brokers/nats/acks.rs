@@ -2,7 +2,7 @@
 //!
 //! A publication's reply subject is `PREFIX.CALL.INDEX` and never reused: a late ack finds no call.
 
-use crate::Answers;
+use crate::brokers::Answers;
 use async_nats::{Client, Message, StatusCode, Subject, SubscribeError, Subscriber, jetstream};
 use futures_util::StreamExt;
 use serde::Deserialize;
@@ -15,6 +15,8 @@ use tokio::task::AbortHandle;
 pub(super) enum Ack {
     Stored,
     Duplicate,
+    /// There is none: the message was not sent.
+    None,
     /// No stream has this subject.
     NoStream,
     Refused(String),
