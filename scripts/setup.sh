@@ -42,8 +42,8 @@ if wants test; then
     need etcd-client "etcdctl, for tests that act as an operator" has etcdctl
     need rabbitmq-server "the RabbitMQ sink is tested against a real one" has rabbitmq-server
     need nats-server "the NATS sink is tested against a real one" has nats-server
-    need default-jre-headless "runs the Kafka broker of the tests" has java
-    need maven "fetches the Kafka broker of the tests" has mvn
+    need default-jre-headless "runs the Kafka and the SQS server of the tests" has java
+    need maven "fetches the Kafka and the SQS server of the tests" has mvn
     need kcat "an independent Kafka consumer" has kcat
     need nodejs "the Node client" has node
     need npm "fetches what the Node client is built with" has npm

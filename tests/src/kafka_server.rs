@@ -2,7 +2,7 @@
 
 use crate::deadline::{LONG, wait_until, within};
 use crate::folder::Folder;
-use crate::kafka_jars::{Jars, run};
+use crate::jars::{Jars, run};
 use crate::kafka_listener::{self, Listener};
 use crate::kafka_topics::{self, NewTopic};
 use crate::ports::free_port;
@@ -255,7 +255,7 @@ async fn brokers(address: String) -> Option<usize> {
 /// The jars with the archive of their classes; made once by the first test of all that need them.
 async fn jars() -> Jars {
     let prepared = JARS.get_or_init(|| async {
-        let (jars, lock) = Jars::fetched();
+        let (jars, lock) = Jars::fetched("kafka", "kafka-4.3.1");
         if !jars.archive().exists() {
             KafkaServer::archive_classes(&jars).await;
         }

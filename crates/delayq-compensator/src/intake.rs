@@ -1,4 +1,4 @@
-//! The intake: topics of Kafka, queues of RabbitMQ and streams of NATS that producers publish to, as a fallback or always.
+//! The intake: topics of Kafka, queues of RabbitMQ and SQS, and streams of NATS that producers publish to, as a fallback or always.
 //!
 //! ```text
 //!                     ┌──────────── back off ◄── Redis is unavailable: nothing is taken, all stays in order
@@ -13,6 +13,7 @@
 mod broker;
 mod config;
 mod kafka;
+mod kinds;
 mod look;
 mod metrics;
 mod nats;
@@ -20,11 +21,13 @@ mod rabbitmq;
 mod read;
 mod reader;
 mod record;
+mod sqs;
 
 use crate::codes::INTAKE;
 use crate::taking::{LoopTimes, SourceDeps, SourceLoop, Taking};
 use broker::Broker;
 use delayq_service::Fault;
+use kinds::intake_kinds;
 use metrics::IntakesMetrics;
 use reader::Intake;
 use std::collections::BTreeMap;
@@ -35,6 +38,7 @@ pub use kafka::KafkaIntakeConfig;
 pub use look::{IntakeFault, IntakeLook};
 pub use nats::NatsIntakeConfig;
 pub use rabbitmq::RabbitmqIntakeConfig;
+pub use sqs::SqsIntakeConfig;
 
 /// Time for which Redis keeps the answers to settled records: the brokers' clients note settled records a little later.
 const NOTED_WITHIN: Duration = Duration::from_secs(10);
@@ -55,28 +59,6 @@ pub fn build_intakes(
     configs.iter().map(build).collect()
 }
 
-/// Looks at an intake's source and dead destination. Nothing is taken, and nothing is created.
-///
-/// # Errors
-/// The obstacle to taking in.
-pub async fn look_at_intake(config: &IntakeConfig) -> Result<IntakeLook, IntakeFault> {
-    match config {
-        #[cfg(feature = "intake-kafka")]
-        IntakeConfig { kafka: Some(kafka), dead, .. } => kafka::look(kafka, dead).await,
-        #[cfg(not(feature = "intake-kafka"))]
-        IntakeConfig { kafka: Some(_), .. } => Err(IntakeFault::Unknown(without("kafka"))),
-        #[cfg(feature = "intake-nats")]
-        IntakeConfig { nats: Some(nats), dead, .. } => nats::look(nats, dead).await,
-        #[cfg(not(feature = "intake-nats"))]
-        IntakeConfig { nats: Some(_), .. } => Err(IntakeFault::Unknown(without("nats"))),
-        #[cfg(feature = "intake-rabbitmq")]
-        IntakeConfig { rabbitmq: Some(rabbitmq), dead, .. } => rabbitmq::look(rabbitmq, dead).await,
-        #[cfg(not(feature = "intake-rabbitmq"))]
-        IntakeConfig { rabbitmq: Some(_), .. } => Err(IntakeFault::Unknown(without("rabbitmq"))),
-        _ => Err(IntakeFault::Unusable("it has no kind".to_owned())),
-    }
-}
-
 /// The parts of an intake.
 struct IntakeParts<'p> {
     name: &'p str,
@@ -88,30 +70,6 @@ struct IntakeParts<'p> {
 // === impl IntakeParts ===
 
 impl IntakeParts<'_> {
-    fn build(&self) -> Result<SourceLoop, String> {
-        match self.config {
-            #[cfg(feature = "intake-kafka")]
-            IntakeConfig { kafka: Some(kafka), dead, .. } => {
-                Ok(self.over(kafka::KafkaSource::new(kafka.clone(), dead)?))
-            }
-            #[cfg(not(feature = "intake-kafka"))]
-            IntakeConfig { kafka: Some(_), .. } => Err(without("kafka")),
-            #[cfg(feature = "intake-nats")]
-            IntakeConfig { nats: Some(nats), dead, in_flight, .. } => {
-                Ok(self.over(nats::NatsSource::new(nats.clone(), dead, *in_flight)))
-            }
-            #[cfg(not(feature = "intake-nats"))]
-            IntakeConfig { nats: Some(_), .. } => Err(without("nats")),
-            #[cfg(feature = "intake-rabbitmq")]
-            IntakeConfig { rabbitmq: Some(rabbitmq), dead, in_flight, .. } => {
-                Ok(self.over(rabbitmq::RabbitmqSource::new(rabbitmq.clone(), dead, *in_flight)))
-            }
-            #[cfg(not(feature = "intake-rabbitmq"))]
-            IntakeConfig { rabbitmq: Some(_), .. } => Err(without("rabbitmq")),
-            _ => Err("it has no kind".to_owned()),
-        }
-    }
-
     fn over<B: Broker + 'static>(&self, broker: B) -> SourceLoop {
         let metrics = self.metrics.of(self.name);
         let reports =
@@ -133,7 +91,53 @@ impl IntakeParts<'_> {
     }
 }
 
-#[cfg(not(all(feature = "intake-kafka", feature = "intake-nats", feature = "intake-rabbitmq")))]
+macro_rules! clients {
+    ($($(#[doc = $doc:literal])* $word:literal, $table:ident: $config:ty, feature: $feature:literal,
+        look: $look:path, source: |$of_kind:ident, $intake:ident| $source:expr;)*) => {
+        /// Looks at an intake's source and dead destination. Nothing is taken, and nothing is created.
+        ///
+        /// # Errors
+        /// The obstacle to taking in.
+        pub async fn look_at_intake(config: &IntakeConfig) -> Result<IntakeLook, IntakeFault> {
+            $(
+                #[cfg(feature = $feature)]
+                if let Some(of_kind) = &config.$table {
+                    return $look(of_kind, &config.dead).await;
+                }
+                #[cfg(not(feature = $feature))]
+                if config.$table.is_some() {
+                    return Err(IntakeFault::Unknown(without($word)));
+                }
+            )*
+            Err(IntakeFault::Unusable("it has no kind".to_owned()))
+        }
+
+        impl IntakeParts<'_> {
+            fn build(&self) -> Result<SourceLoop, String> {
+                $(
+                    #[cfg(feature = $feature)]
+                    if let ($intake, Some($of_kind)) = (self.config, &self.config.$table) {
+                        return Ok(self.over($source));
+                    }
+                    #[cfg(not(feature = $feature))]
+                    if self.config.$table.is_some() {
+                        return Err(without($word));
+                    }
+                )*
+                Err("it has no kind".to_owned())
+            }
+        }
+    };
+}
+
+intake_kinds!(clients);
+
+#[cfg(not(all(
+    feature = "intake-kafka",
+    feature = "intake-nats",
+    feature = "intake-rabbitmq",
+    feature = "intake-sqs"
+)))]
 fn without(kind: &str) -> String {
     format!("this program was built without the intake {kind}: build with --features intake-{kind}")
 }

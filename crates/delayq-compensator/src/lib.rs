@@ -20,7 +20,12 @@ mod config;
 mod confirming;
 mod groups;
 #[cfg_attr(
-    not(any(feature = "intake-kafka", feature = "intake-nats", feature = "intake-rabbitmq")),
+    not(any(
+        feature = "intake-kafka",
+        feature = "intake-nats",
+        feature = "intake-rabbitmq",
+        feature = "intake-sqs"
+    )),
     allow(dead_code, reason = "the client of a broker calls it, and its tests do without one")
 )]
 mod intake;
@@ -53,7 +58,7 @@ pub use config::CompensatorConfig;
 pub use confirming::watch_confirmations;
 pub use intake::{
     IntakeConfig, IntakeFault, IntakeLook, KafkaIntakeConfig, NatsIntakeConfig, RabbitmqIntakeConfig,
-    build_intakes, look_at_intake,
+    SqsIntakeConfig, build_intakes, look_at_intake,
 };
 pub use outbox::{
     AsideRow, AskedRow, Books, OutboxConfig, OutboxKeeper, Reconcile, Reconciled, build_outbox, outbox_keeper,

@@ -13,7 +13,7 @@
 //!
 //! No clock and no I/O: the caller passes the time.
 
-use crate::{Blame, Outcome};
+use delayq_service::brokers::{Blame, Outcome};
 use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,13 +9,14 @@ mod verdicts;
 
 pub(crate) use batch::LaneBatch;
 
+use crate::Parcel;
 use crate::context::{Context, Freed};
 use crate::pace::Measure;
 use crate::settle::{Verdict, settle};
 use crate::stats::Late;
 use crate::traced::Delivery;
-use crate::{Outcome, Outcomes, Parcel};
 use delayq::protocol::{Receipt, UnixMicros};
+use delayq_service::brokers::{Outcome, Outcomes};
 use delayq_service::{TRACEPARENT, TraceParent};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;

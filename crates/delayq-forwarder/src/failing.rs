@@ -52,8 +52,8 @@ impl Failing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Outcome;
     use crate::circuit::Evidence;
+    use delayq_service::brokers::Outcome;
     use std::time::Duration;
 
     const SETTINGS: CircuitSettings = CircuitSettings {

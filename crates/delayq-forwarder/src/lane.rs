@@ -4,6 +4,7 @@
 //! destination depends on the message, all destinations share the lane's room and the circuit of the server. Each
 //! failing destination also has a circuit of its own; `failing.rs` bounds the number.
 
+use crate::Sink;
 use crate::circuit::{Circuit, CircuitSettings, Evidence, Pass};
 use crate::encoding::Encoding;
 use crate::failing::Failing;
@@ -11,7 +12,7 @@ use crate::routes::Route;
 use crate::sink::CheckError;
 use crate::sinks::{Kind, SinkConfig};
 use crate::stats::Stats;
-use crate::{Outcome, Sink};
+use delayq_service::brokers::Outcome;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -36,8 +36,6 @@ mod stats;
 mod template;
 mod traced;
 
-use delayq_service::brokers::{Blame, Outcome, Outcomes};
-
 pub use config::{Config, ForwarderConfig, RouteConfig, Settings};
 pub use destinations::examine;
 pub use encoding::Encoding;
@@ -48,7 +46,7 @@ pub use service::ForwarderService;
 pub use sink::{CheckError, Sink};
 pub use sinks::{
     Element, End, FileConfig, KafkaConfig, Kind, NatsConfig, NatsMode, RabbitmqConfig, RedisListConfig,
-    RedisStreamConfig, SinkConfig, StdoutConfig, WebhookConfig,
+    RedisStreamConfig, SinkConfig, SqsConfig, StdoutConfig, WebhookConfig,
 };
 pub use stats::Stats;
 pub use template::Template;

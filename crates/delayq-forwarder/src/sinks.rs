@@ -7,6 +7,7 @@ mod nats;
 mod rabbitmq;
 mod record;
 mod redis;
+mod sqs;
 mod stdout;
 mod webhook;
 
@@ -17,5 +18,6 @@ pub use kinds::{Kind, SinkConfig};
 pub use nats::{NatsConfig, NatsMode};
 pub use rabbitmq::RabbitmqConfig;
 pub use redis::{Element, End, RedisListConfig, RedisStreamConfig};
+pub use sqs::SqsConfig;
 pub use stdout::StdoutConfig;
 pub use webhook::WebhookConfig;

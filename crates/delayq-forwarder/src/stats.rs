@@ -1,10 +1,10 @@
 //! The forwarder's metrics.
 
-use crate::Outcome;
 use crate::config::RouteConfig;
 use crate::routes::Route;
 use delayq::Settled;
 use delayq_service::Metrics;
+use delayq_service::brokers::Outcome;
 use delayq_service::metrics::LATENESS_BUCKETS;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;

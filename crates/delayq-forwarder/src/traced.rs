@@ -1,8 +1,9 @@
 //! The spans of a message with a recorded trace. All belong to the producer's span, whose id is in the header
 //! `traceparent`; the delivered message names the span of its delivery instead. Times are by Redis's clock.
 
-use crate::{About, Outcome};
+use crate::About;
 use delayq::protocol::{Reservation, UnixMicros};
+use delayq_service::brokers::Outcome;
 use delayq_service::traces::Span;
 use delayq_service::{TRACEPARENT, TraceParent, Traces};
 

@@ -5,12 +5,17 @@
 //! form: the sink makes letters of parcels, and the intake of dead records. Publishing stores an [`Outcome`] for each.
 
 mod answers;
+#[cfg(feature = "http")]
+mod http;
 mod kafka;
 mod nats;
 mod outcome;
 mod rabbitmq;
+mod sqs;
 
 pub use answers::Answers;
+#[cfg(feature = "http")]
+pub use http::{http_client, http_words, unanswered};
 pub use kafka::{KafkaAccess, kafka_topic};
 #[cfg(feature = "kafka")]
 pub use kafka::{KafkaLetter, KafkaPublisher, KafkaWords, kafka_topic_exists};
@@ -24,3 +29,6 @@ pub use rabbitmq::{
     RabbitmqArguments, RabbitmqLetter, close_rabbitmq, publish_rabbitmq, rabbitmq_arguments,
     rabbitmq_destination, rabbitmq_queue, rabbitmq_words,
 };
+pub use sqs::{SqsAccess, is_sqs_fifo, sqs_queue};
+#[cfg(feature = "sqs")]
+pub use sqs::{SqsClient, SqsContent, SqsFault, SqsLetter, SqsRecord};

@@ -56,7 +56,7 @@ const CASES: &[Case] = &[
                partition = 3\n",
         exit: 78,
         said: "DQ-C001: 2 faults in FILE\n  FILE:9: sinks.out.kind: a sink needs a table named after its kind: file, \
-               stdout, redis-stream, redis-list, webhook, rabbitmq, nats, kafka\n  FILE:15: routes[0].partition: only Kafka has \
+               stdout, redis-stream, redis-list, webhook, rabbitmq, nats, kafka, sqs\n  FILE:15: routes[0].partition: only Kafka has \
                partitions, and the sink l is not Kafka",
     },
     Case {

@@ -3,18 +3,19 @@
 use crate::stage::{Broker, Place, Sent, Stage};
 use delayq_compensator::{IntakeConfig, IntakeFault, IntakeLook, look_at_intake};
 use delayq_service::config::{Environment, Source, load};
-use delayq_service::configuration;
+use delayq_service::{configuration, install_tls};
 use delayq_tests::deadline::{LONG, wait_until};
 use std::collections::BTreeMap;
 
 configuration! {
-    struct IntakeSections {
+    pub(crate) struct IntakeSections {
         intake: BTreeMap<String, IntakeConfig>,
     }
 }
 
 /// Looks at a broker by its section, with further keys of the intake's kind.
 pub(crate) async fn look<B: Broker>(broker: &B, of_kind: &str) -> Result<IntakeLook, IntakeFault> {
+    install_tls();
     let text = format!("[intake.orders]\n{}{of_kind}\n", broker.section());
     let read = load::<IntakeSections>(&Source::text("test.toml", &text), &Environment::empty());
     look_at_intake(&read.unwrap().config.intake["orders"]).await

@@ -4,8 +4,9 @@ use super::LaneBatch;
 use super::load::{Item, Load};
 use crate::lane::Conclusion;
 use crate::settle::Verdict;
-use crate::{About, Blame, Outcome, Parcel};
+use crate::{About, Parcel};
 use delayq::protocol::Receipt;
+use delayq_service::brokers::{Blame, Outcome};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

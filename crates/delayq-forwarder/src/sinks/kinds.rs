@@ -12,12 +12,14 @@ use super::nats::NatsSink;
 use super::rabbitmq::RabbitmqSink;
 use super::redis::list::RedisListSink;
 use super::redis::stream::RedisStreamSink;
+#[cfg(feature = "sqs")]
+use super::sqs::SqsSink;
 use super::stdout::StdoutSink;
 #[cfg(feature = "webhook")]
 use super::webhook::WebhookSink;
 use super::{
-    FileConfig, KafkaConfig, NatsConfig, RabbitmqConfig, RedisListConfig, RedisStreamConfig, StdoutConfig,
-    WebhookConfig,
+    FileConfig, KafkaConfig, NatsConfig, RabbitmqConfig, RedisListConfig, RedisStreamConfig, SqsConfig,
+    StdoutConfig, WebhookConfig,
 };
 use crate::encoding::Encoding;
 use crate::sink::Sink;
@@ -163,6 +165,9 @@ kinds! {
     /// Kafka.
     Kafka, "kafka", kafka: KafkaConfig, to: "{topic}", event_prefix: "ce_",
         sink: #[feature = "kafka"] |config, maker| KafkaSink::new(config, maker.timeout)?;
+    /// Amazon SQS and other servers of its protocol.
+    Sqs, "sqs", sqs: SqsConfig, to: "{topic}", event_prefix: "ce-",
+        sink: #[feature = "sqs"] |config, maker| SqsSink::new(config, maker.timeout)?;
 }
 
 pub(crate) struct Maker<'r> {

@@ -1,8 +1,9 @@
 //! The sink `stdout`: NDJSON on standard output, for pipes and for watching.
 
 use super::record;
-use crate::{CheckError, Outcome, Outcomes, Parcel, Sink};
+use crate::{CheckError, Parcel, Sink};
 use async_trait::async_trait;
+use delayq_service::brokers::{Outcome, Outcomes};
 use delayq_service::config::Section;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};

@@ -22,6 +22,8 @@ mod ready;
 mod redis_list;
 mod redis_stream;
 mod sharing;
+#[cfg(feature = "sqs")]
+mod sqs;
 mod stage;
 mod start;
 mod stdout;

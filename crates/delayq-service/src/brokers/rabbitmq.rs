@@ -9,6 +9,8 @@ mod confirms;
 #[cfg(feature = "rabbitmq")]
 mod declared;
 #[cfg(feature = "rabbitmq")]
+mod letter;
+#[cfg(feature = "rabbitmq")]
 mod publish;
 
 use crate::config::{Faults, HostPort, PemFiles, Secret};
@@ -18,7 +20,9 @@ pub use arguments::{RabbitmqArguments, rabbitmq_arguments, rabbitmq_words};
 #[cfg(feature = "rabbitmq")]
 pub use declared::{close_rabbitmq, rabbitmq_destination, rabbitmq_queue};
 #[cfg(feature = "rabbitmq")]
-pub use publish::{RabbitmqLetter, publish_rabbitmq};
+pub use letter::RabbitmqLetter;
+#[cfg(feature = "rabbitmq")]
+pub use publish::publish_rabbitmq;
 
 /// The default user of a broker, also its password.
 const GUEST: &str = "guest";

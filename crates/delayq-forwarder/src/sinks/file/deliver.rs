@@ -7,8 +7,9 @@
 use super::beneath::Beneath;
 use super::{FileConfig, check};
 use crate::sinks::record;
-use crate::{CheckError, Outcome, Outcomes, Parcel, Sink};
+use crate::{CheckError, Parcel, Sink};
 use async_trait::async_trait;
+use delayq_service::brokers::{Outcome, Outcomes};
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom, Write};

@@ -2,10 +2,11 @@
 
 use super::{FileConfig, FileSink};
 use crate::parcel::About;
-use crate::{Outcome, Outcomes, Parcel, Sink};
+use crate::{Parcel, Sink};
 use bytes::Bytes;
 use delayq::UnixMillis;
 use delayq::protocol::UnixMicros;
+use delayq_service::brokers::{Outcome, Outcomes};
 use delayq_service::config::ByteSize;
 use std::fs;
 use std::path::Path;

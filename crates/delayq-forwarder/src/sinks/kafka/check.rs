@@ -10,7 +10,7 @@ use rdkafka::metadata::{Metadata, MetadataTopic};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-type Admin = AdminClient<DefaultClientContext>;
+type TopicAdmin = AdminClient<DefaultClientContext>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Facts {
@@ -52,9 +52,9 @@ async fn existing(
     config: &ClientConfig,
     topic: &str,
     patience: Duration,
-) -> Result<(Admin, Metadata), String> {
+) -> Result<(TopicAdmin, Metadata), String> {
     let (mut config, topic) = (config.clone(), topic.to_owned());
-    let admin: Admin =
+    let admin: TopicAdmin =
         config.set("allow.auto.create.topics", "false").create().map_err(|error| error.to_string())?;
     let check =
         move || kafka_topic_exists(&metadata, &topic, admin.inner(), patience).map(|()| (admin, metadata));
@@ -63,7 +63,7 @@ async fn existing(
 
 /// The settings of a topic, or the brokers' refusal to show settings to this user.
 async fn settings(
-    admin: &Admin,
+    admin: &TopicAdmin,
     topic: &str,
     patience: Duration,
 ) -> Result<Result<BTreeMap<String, String>, RDKafkaErrorCode>, String> {

@@ -1,9 +1,9 @@
 //! Producing: a message is delivered when all in-sync replicas have acked the record of an idempotent producer.
 
 use super::{KafkaConfig, check, encode};
-use crate::{CheckError, Outcome, Outcomes, Parcel, Sink};
+use crate::{CheckError, Parcel, Sink};
 use async_trait::async_trait;
-use delayq_service::brokers::{KafkaPublisher, kafka_topic};
+use delayq_service::brokers::{KafkaPublisher, Outcome, Outcomes, kafka_topic};
 use rdkafka::ClientConfig;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -1,10 +1,10 @@
 //! Publishing: a message is delivered when the stream acked, or in mode core when the connection was flushed.
 
 use super::{NatsConfig, NatsMode, check, encode};
-use crate::{CheckError, Outcome, Outcomes, Parcel, Sink};
+use crate::{CheckError, Parcel, Sink};
 use async_nats::{Client, ConnectOptions, jetstream};
 use async_trait::async_trait;
-use delayq_service::brokers::{NatsAnswer, NatsPublisher, NatsRefusals, nats_subject};
+use delayq_service::brokers::{NatsAnswer, NatsPublisher, NatsRefusals, Outcome, Outcomes, nats_subject};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,8 +1,8 @@
 //! One parcel as one publication.
 
-use crate::{Outcome, Parcel};
+use crate::Parcel;
 use async_nats::{HeaderMap, HeaderName, HeaderValue, header};
-use delayq_service::brokers::{NatsLetter, commands_nats};
+use delayq_service::brokers::{NatsLetter, Outcome, commands_nats};
 use std::str::FromStr;
 
 /// With or without the id by which the stream drops repeats.

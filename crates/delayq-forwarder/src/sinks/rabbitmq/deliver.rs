@@ -3,9 +3,9 @@
 //! Each call has a channel to itself, as publishing demands.
 
 use super::{RabbitmqConfig, check, encode};
-use crate::{CheckError, Outcome, Outcomes, Parcel, Sink};
+use crate::{CheckError, Parcel, Sink};
 use async_trait::async_trait;
-use delayq_service::brokers::{close_rabbitmq, publish_rabbitmq, rabbitmq_words};
+use delayq_service::brokers::{Outcome, Outcomes, close_rabbitmq, publish_rabbitmq, rabbitmq_words};
 use lapin::options::ConfirmSelectOptions;
 use lapin::{Channel, Connection};
 use std::sync::Arc;

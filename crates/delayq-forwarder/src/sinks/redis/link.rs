@@ -1,8 +1,9 @@
 //! Delivery to a Redis over a link like the deployment's own.
 
-use crate::{Blame, Outcome, Outcomes, Parcel};
+use crate::Parcel;
 use delayq::Error;
 use delayq::protocol::Link;
+use delayq_service::brokers::{Blame, Outcome, Outcomes};
 use delayq_service::config::RedisConfig;
 use delayq_service::deployment;
 use redis::{Cmd, Pipeline, Value};

@@ -3,12 +3,12 @@
 use super::encode::{self, Login};
 use super::url::url;
 use super::{WebhookConfig, check, retry_after};
-use crate::{Blame, CheckError, Outcome, Outcomes, Parcel, Sink};
+use crate::{CheckError, Parcel, Sink};
 use async_trait::async_trait;
+use delayq_service::brokers::{Blame, Outcome, Outcomes, http_client, http_words, unanswered};
 use delayq_service::host_now;
 use futures_util::future::join_all;
-use reqwest::redirect::Policy;
-use reqwest::{Certificate, Client, Identity, Method, Request, Response, StatusCode, Url};
+use reqwest::{Client, Method, Request, Response, StatusCode, Url};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -41,26 +41,9 @@ struct WebhookCall<'a> {
 
 impl WebhookSink {
     pub(crate) fn new(config: WebhookConfig, deadline: Duration) -> Result<Self, String> {
-        let patience = deadline.mul_f64(0.8);
-        let mut builder = Client::builder()
-            .user_agent(concat!("delayq-forwarder/", env!("CARGO_PKG_VERSION")))
-            .no_proxy()
-            .connect_timeout(patience / 2)
-            .timeout(patience)
-            .tcp_nodelay(true)
-            .pool_max_idle_per_host(usize::from(config.connections))
-            .redirect(Policy::none());
         let url = Url::parse(&config.url).map_err(|error| format!("{}: {error}", config.url))?;
-        if let Some(path) = &config.ca {
-            let pem = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-            let ca = Certificate::from_pem(&pem).map_err(|error| format!("{}: {error}", path.display()))?;
-            builder = builder.tls_certs_only([ca]);
-        }
-        if let Some(pem) = config.pem_files().identity()? {
-            let identity = Identity::from_pem(&pem.join(&b'\n')).map_err(|error| format!("cert: {error}"))?;
-            builder = builder.identity(identity);
-        }
-        let client = builder.build().map_err(|error| error.to_string())?;
+        let client =
+            http_client("delayq-forwarder", config.pem_files(), deadline.mul_f64(0.8), config.connections)?;
         let free = Semaphore::new(usize::from(config.connections));
         Ok(Self { config, url, client, deadline, free })
     }
@@ -116,7 +99,8 @@ impl Sink for WebhookSink {
         let login = Login::read(&self.config).map_err(CheckError::Unreachable)?;
         let mut request = Request::new(Method::HEAD, self.url.clone());
         login.sign(request.headers_mut(), unix_secs(), &[]);
-        let unreachable = |error| CheckError::Unreachable(self.config.pem_files().explain(whole(&error)));
+        let unreachable =
+            |error| CheckError::Unreachable(self.config.pem_files().explain(http_words(&error)));
         let answer = self.client.execute(request).await.map_err(unreachable)?;
         if matches!(answer.status(), StatusCode::UNAUTHORIZED | StatusCode::PROXY_AUTHENTICATION_REQUIRED) {
             return Err(CheckError::Unreachable(format!("{}: {}", self.config.url, answer.status())));
@@ -142,25 +126,6 @@ impl Sink for WebhookSink {
         join_all((0..at_once).map(|_| self.post_in_turn(&call))).await;
         outcomes.put_rest(&self.not_posted(call.failure.get()));
     }
-}
-
-fn unanswered(error: &reqwest::Error) -> Outcome {
-    let reason = whole(error);
-    match () {
-        () if error.is_builder() => Outcome::rejected(reason),
-        () if error.is_connect() => Outcome::down(reason),
-        () => Outcome::silent(reason),
-    }
-}
-
-/// reqwest prints only the outermost cause.
-fn whole(error: &reqwest::Error) -> String {
-    let (mut text, mut cause) = (error.to_string(), std::error::Error::source(error));
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    text
 }
 
 async fn outcome(mut response: Response) -> Outcome {

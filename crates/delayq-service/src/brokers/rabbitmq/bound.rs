@@ -1,6 +1,6 @@
 //! The broker's limit on message size: above the limit the broker closes the channel instead of answering.
 
-use super::publish::RabbitmqLetter;
+use super::letter::RabbitmqLetter;
 use crate::brokers::Outcome;
 
 /// Rejects messages above the limit if the broker named one; other messages keep their outcome and are retried.

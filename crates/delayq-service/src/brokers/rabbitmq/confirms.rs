@@ -5,7 +5,7 @@
 //! outcomes. An ack alone proves nothing: the return of its message may be attached to an earlier confirm that is
 //! read later. So acks are held back until every confirm issued by then has been read.
 
-use super::publish::RabbitmqLetter;
+use super::letter::RabbitmqLetter;
 use super::{bound, rabbitmq_words};
 use crate::brokers::{Outcome, Outcomes};
 use futures_util::StreamExt;

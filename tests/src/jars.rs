@@ -1,11 +1,9 @@
-//! Kafka's jars in the build folder, where later runs find them, with an archive of the classes that a broker loads: it
-//! halves what the start of a JVM costs.
+//! The jars of a server in the build folder, where later runs find them, with an archive of the classes that the server
+//! loads: it halves what the start of a JVM costs.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-const POM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/kafka/pom.xml");
 
 #[derive(Debug, Clone)]
 pub(crate) struct Jars(PathBuf);
@@ -13,12 +11,14 @@ pub(crate) struct Jars(PathBuf);
 // === impl Jars ===
 
 impl Jars {
-    /// Fetches them if they are missing. Nobody else changes the folder while the file is held.
+    /// Fetches them if they are missing: those of `tests/SERVER/pom.xml`, into a folder of this name. Nobody else changes the
+    /// folder while the file is held.
     ///
     /// # Panics
     /// If they cannot be fetched; the message contains the output.
-    pub(crate) fn fetched() -> (Self, File) {
-        let jars = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/kafka-4.3.1");
+    pub(crate) fn fetched(server: &str, folder: &str) -> (Self, File) {
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let (pom, jars) = (tests.join(server).join("pom.xml"), tests.join("../target").join(folder));
         // One test fetches, the others wait for it, in this process and in others.
         let lock = jars.with_extension("lock");
         std::fs::create_dir_all(jars.parent().expect("the folder of the jars is in the build's"))
@@ -27,10 +27,10 @@ impl Jars {
         lock.lock().expect("a lock is given when its holder has fetched");
         // Written last, so that an interrupted fetch is repeated, and one by another list of jars.
         let done = jars.join("complete");
-        let list = std::fs::read_to_string(POM).expect("the list of jars is part of this crate");
+        let list = std::fs::read_to_string(&pom).expect("the list of jars is part of this crate");
         if std::fs::read_to_string(&done).ok().as_ref() != Some(&list) {
             let _ = std::fs::remove_dir_all(&jars);
-            fetch(&jars);
+            fetch(&pom, &jars);
             std::fs::write(done, list).expect("the folder of the jars was just written to");
         }
         (Self(jars), lock)
@@ -50,11 +50,12 @@ impl Jars {
     }
 }
 
-fn fetch(jars: &Path) {
+fn fetch(pom: &Path, jars: &Path) {
     let output = format!("-DoutputDirectory={}", jars.display());
     let mut fetch = Command::new("mvn");
-    fetch.args(["-q", "-B", "-f", POM, "dependency:copy-dependencies", "-DincludeScope=runtime", &output]);
-    run(&mut fetch, "fetching Kafka's jars");
+    fetch.args(["-q", "-B", "-f"]).arg(pom);
+    fetch.args(["dependency:copy-dependencies", "-DincludeScope=runtime", &output]);
+    run(&mut fetch, &format!("fetching the jars of {}", pom.display()));
 }
 
 /// Panics with the output if the command fails.

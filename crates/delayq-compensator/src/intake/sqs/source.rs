@@ -1,0 +1,264 @@
+//! Receiving: a few tasks wait for records, one keeps the records hidden that are not settled, and a settled record is deleted.
+
+use super::config::SqsIntakeConfig;
+use super::held::HiddenRecords;
+use super::queue::Queue;
+use crate::intake::broker::{Arrived, Broker, Buried, Dead, buried};
+use crate::intake::record::BrokerRecord;
+use async_trait::async_trait;
+use delayq::UnixMillis;
+use delayq_service::brokers::{Answers, SqsLetter, SqsRecord};
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+/// Number of receives under way. Each brings ten records at most.
+const RECEIVERS: usize = 4;
+/// How often hidden records are looked over, and every how many times the queue is counted.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const COUNT_EVERY: u32 = 5;
+/// Time that an answer may have taken.
+const SLACK: Duration = Duration::from_secs(2);
+/// Maximum time for giving records back.
+const CLOSING: Duration = Duration::from_secs(3);
+
+const NOT_CONNECTED: &str = "it is not connected";
+
+/// A queue, and the queue of dead records.
+pub(crate) struct SqsSource {
+    config: SqsIntakeConfig,
+    dead: String,
+    open: Option<SqsConnection>,
+}
+
+struct SqsConnection {
+    shared: Arc<SharedQueue>,
+    arrivals: Receiver<Result<Vec<SqsRecord>, String>>,
+    /// Records that arrived and are not handed out yet.
+    early: VecDeque<SqsRecord>,
+    name: Arc<str>,
+    _tasks: JoinSet<()>,
+}
+
+/// Shared by the tasks of a connection.
+struct SharedQueue {
+    queue: Queue,
+    held: Mutex<HiddenRecords>,
+    lag: AtomicU64,
+}
+
+/// A record that was handed out.
+#[derive(Debug)]
+pub(crate) struct SqsTicket {
+    queue: Arc<str>,
+    id: String,
+    receipt: String,
+    group: String,
+}
+
+// === impl SqsTicket ===
+
+impl fmt::Display for SqsTicket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sqs {} message {}", self.queue, self.id)
+    }
+}
+
+// === impl SharedQueue ===
+
+impl SharedQueue {
+    fn held(&self) -> MutexGuard<'_, HiddenRecords> {
+        // Each change is one insert, remove or assignment.
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn visibility(&self) -> Duration {
+        *self.queue.config.visibility
+    }
+
+    /// Receives whenever there is room for the records.
+    async fn receive(self: Arc<Self>, arrivals: Sender<Result<Vec<SqsRecord>, String>>) {
+        while let Ok(room) = arrivals.reserve().await {
+            let received = self.queue.receive().await;
+            let until = Instant::now() + self.visibility() - SLACK;
+            for record in received.iter().flatten() {
+                self.held().add(record.receipt_handle.clone(), until);
+            }
+            match received {
+                Ok(records) if records.is_empty() => {}
+                Ok(records) => room.send(Ok(records)),
+                Err(why) => return room.send(Err(why)),
+            }
+        }
+    }
+
+    /// Keeps records hidden, and counts the queue.
+    async fn keep(self: Arc<Self>) {
+        for round in 0_u32.. {
+            let due = self.held().shorter_than(self.visibility() * 2 / 3, Instant::now());
+            self.extend(&due).await;
+            if round.is_multiple_of(COUNT_EVERY)
+                && let Ok((waiting, held)) = self.queue.counts().await
+            {
+                self.lag.store(waiting + held, Ordering::Relaxed);
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// An answer that fails leaves a record with its time, after which the record is lost.
+    async fn extend(&self, receipts: &[String]) {
+        let until = Instant::now() + self.visibility();
+        match self.queue.hide(receipts, self.visibility()).await {
+            Ok(failures) => {
+                let mut held = self.held();
+                for (receipt, why) in failures {
+                    tracing::warn!(why, "a record is lost to another compensator");
+                    held.settle(&receipt);
+                }
+                receipts.iter().for_each(|receipt| held.extend(receipt, until));
+            }
+            Err(why) => tracing::warn!(why, "records cannot be kept hidden"),
+        }
+    }
+
+    /// Gives all records back, in order.
+    async fn give_back(&self) {
+        let all = self.held().shorter_than(self.visibility() * 2, Instant::now());
+        let _ = self.queue.hide(&all, Duration::ZERO).await;
+    }
+}
+
+// === impl SqsSource ===
+
+impl SqsSource {
+    /// Connects nothing yet.
+    pub(crate) fn new(config: SqsIntakeConfig, dead: &str) -> Self {
+        Self { config, dead: dead.to_owned(), open: None }
+    }
+
+    fn opened(&mut self) -> Result<&mut SqsConnection, String> {
+        self.open.as_mut().ok_or_else(|| NOT_CONNECTED.to_owned())
+    }
+}
+
+// === impl SqsConnection ===
+
+impl SqsConnection {
+    fn start(queue: Queue) -> Self {
+        let (sender, arrivals) = channel(RECEIVERS);
+        let name = queue.config.queue.as_str().into();
+        let shared = Arc::new(SharedQueue { queue, held: Mutex::default(), lag: AtomicU64::new(0) });
+        let mut tasks = JoinSet::new();
+        for _ in 0..RECEIVERS {
+            tasks.spawn(shared.clone().receive(sender.clone()));
+        }
+        tasks.spawn(shared.clone().keep());
+        Self { shared, arrivals, early: VecDeque::new(), name, _tasks: tasks }
+    }
+
+    fn arrived(&self, record: SqsRecord) -> Arrived<SqsTicket> {
+        let (id, receipt) = (record.message_id.clone(), record.receipt_handle.clone());
+        let group = record.attributes.get("MessageGroupId").cloned().unwrap_or_default();
+        let at = record.attributes.get("SentTimestamp").and_then(|text| text.parse().ok());
+        let (headers, body, damage) = record.content();
+        let record =
+            BrokerRecord { headers, body, at: at.map(UnixMillis::new), damage, ..BrokerRecord::default() };
+        Arrived { record, ticket: SqsTicket { queue: self.name.clone(), id, receipt, group } }
+    }
+}
+
+#[async_trait]
+impl Broker for SqsSource {
+    type Ticket = SqsTicket;
+
+    async fn open(&mut self) -> Result<(), String> {
+        self.close().await;
+        let queue = Queue::open(self.config.clone(), "delayq-compensator", &self.dead).await;
+        self.open = Some(SqsConnection::start(queue.map_err(|fault| fault.to_string())?));
+        Ok(())
+    }
+
+    async fn next(&mut self, most: usize) -> Result<Vec<Arrived<SqsTicket>>, String> {
+        let open = self.opened()?;
+        if open.early.is_empty() {
+            open.early.extend(open.arrivals.recv().await.ok_or(NOT_CONNECTED)??);
+        }
+        while open.early.len() < most
+            && let Ok(records) = open.arrivals.try_recv()
+        {
+            open.early.extend(records?);
+        }
+        let some = most.min(open.early.len());
+        let records: Vec<SqsRecord> = open.early.drain(..some).collect();
+        Ok(records.into_iter().map(|record| open.arrived(record)).collect())
+    }
+
+    /// Receives end when there is no room for more records.
+    async fn hold(&mut self) -> Result<Infallible, String> {
+        let open = self.opened()?;
+        loop {
+            if open.shared.held().is_any_lost(Instant::now()) {
+                return Err("records could not be kept hidden".to_owned());
+            }
+            sleep(LOOK_EVERY / 2).await;
+        }
+    }
+
+    fn place(&self, ticket: &SqsTicket) -> Option<String> {
+        Some(ticket.to_string())
+    }
+
+    fn is_lost(&self, ticket: &SqsTicket) -> bool {
+        let lost = |open: &SqsConnection| open.shared.held().is_lost(&ticket.receipt, Instant::now());
+        self.open.as_ref().is_none_or(lost)
+    }
+
+    async fn settle(&mut self, tickets: &[&SqsTicket]) -> Result<(), String> {
+        let open = self.opened()?;
+        let receipts: Vec<String> = tickets.iter().map(|ticket| ticket.receipt.clone()).collect();
+        let failures = open.shared.queue.delete(&receipts).await?;
+        let mut held = open.shared.held();
+        receipts.iter().for_each(|receipt| held.settle(receipt));
+        drop(held);
+        match failures.into_iter().next() {
+            None => Ok(()),
+            Some((_, why)) => Err(format!("a record could not be deleted: {why}")),
+        }
+    }
+
+    async fn bury(&mut self, dead: &[Dead<'_, SqsTicket>]) -> Result<Vec<Buried>, String> {
+        let place = self.dead.clone();
+        let letters: Vec<_> = dead.iter().map(|dead| letter(dead, &place)).collect();
+        let outcomes = Answers::new(letters.len());
+        let Queue { client, config, .. } = &self.opened()?.shared.queue;
+        client.publish(&config.access(), &letters, &outcomes).await;
+        Ok(buried(&outcomes, &format!("the dead queue `{place}`")))
+    }
+
+    fn lag(&self) -> Option<u64> {
+        self.open.as_ref().map(|open| open.shared.lag.load(Ordering::Relaxed))
+    }
+
+    async fn close(&mut self) {
+        let Some(SqsConnection { shared, .. }) = self.open.take() else { return };
+        let _ = timeout(CLOSING, shared.give_back()).await;
+    }
+}
+
+fn letter<'d>(dead: &'d Dead<'_, SqsTicket>, queue: &'d str) -> SqsLetter<'d> {
+    let owned = |(name, value): (&str, Vec<u8>)| (name.to_owned().into(), value.into());
+    SqsLetter {
+        queue,
+        headers: dead.headers().map(owned).collect(),
+        body: &dead.record.body,
+        group: &dead.ticket.group,
+        identity: dead.ticket.to_string(),
+    }
+}

@@ -1,0 +1,13 @@
+//! The sink `sqs`: queues of Amazon SQS, or of another server of its protocol.
+
+#[cfg(feature = "sqs")]
+mod check;
+mod config;
+#[cfg(feature = "sqs")]
+mod deliver;
+#[cfg(feature = "sqs")]
+mod encode;
+
+pub use config::SqsConfig;
+#[cfg(feature = "sqs")]
+pub(crate) use deliver::SqsSink;
