@@ -1,8 +1,8 @@
 //! Checks topic by topic that the books of the shards pumped here balance: the shard to ask next, and the findings.
 //! Pure.
 
-use crate::scheduling::{Rota, Schedule};
 use delayq::Topic;
+use delayq::protocol::scheduling::{Rota, Schedule};
 use delayq::protocol::{BooksAt, BooksPage, ShardId};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
 //! The loop's calls, and their answers.
 
 use crate::forgetting::ForgettingPage;
-use crate::scheduling::{Hold, NodeId, Round};
 use crate::survey::Question;
+use delayq::protocol::scheduling::{Hold, NodeId, Round, Trip};
 use delayq::protocol::{
     BooksAt, BooksPage, Claimed, ForgottenTopics, HoldAnswer, Owner, Places, PumpReport, ShardId, Survey,
     UnixMicros,
@@ -14,7 +14,7 @@ use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use std::future::Future;
 use std::pin::Pin;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Maximum shards in one pipeline of claims or rescues: some 10 µs of Redis's time each.
 pub(crate) const SHARDS_A_CALL: usize = 64;
@@ -91,15 +91,6 @@ pub(crate) struct Reports {
     pub(crate) reports: Vec<Result<PumpReport, Error>>,
 }
 
-/// The times of sending and answering a call, by the local clock.
-#[derive(Clone, Copy)]
-pub(crate) struct Trip {
-    pub(crate) sent: Instant,
-    pub(crate) answered: Instant,
-    /// A shard may have moved to another node during the call: then the clock in the answer may be any node's.
-    pub(crate) moved: bool,
-}
-
 pub(crate) struct Calls {
     shards: Owner,
     handle: Handle,
@@ -142,10 +133,10 @@ impl Calls {
         while self.under_way.next().await.is_some() {}
     }
 
-    /// Gives every lock back: a claim for one millisecond has ended by the time the answer arrives.
-    pub(crate) async fn give_locks_back(&self) {
+    /// Gives every shard back that this timer still owns, so that the next owner need not wait.
+    pub(crate) async fn give_back(&self) {
         let shards: Vec<ShardId> = self.shards.client().shards().shards().collect();
-        let give = |some| self.shards.claim(some, &self.owner, Duration::from_millis(1));
+        let give = |some| self.shards.free(some, &self.owner);
         join_all(shards.chunks(SHARDS_A_CALL).map(give)).await;
     }
 
@@ -214,16 +205,5 @@ async fn probe(redis: Owner, (node, shard): (NodeId, ShardId), from: (Places, u6
             let (trip, clock) = Trip::of(from, redis.redis_time(shard)).await;
             Answer::Probed { node, shard, trip, clock: clock.ok(), wrote: Err(error) }
         }
-    }
-}
-
-// === impl Trip ===
-
-impl Trip {
-    /// `placed` is the version of the places by which the call's shards have their nodes.
-    async fn of<T>((places, placed): (Places, u64), call: impl Future<Output = T>) -> (Self, T) {
-        let sent = Instant::now();
-        let answer = call.await;
-        (Self { sent, answered: Instant::now(), moved: places.version() != placed }, answer)
     }
 }

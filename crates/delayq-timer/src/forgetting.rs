@@ -1,8 +1,8 @@
 //! Forgets unused topics: the shard to ask next, and the topics already reported. Pure.
 
-use crate::scheduling::{Rota, Schedule};
 use delayq::Topic;
 use delayq::protocol::ShardId;
+use delayq::protocol::scheduling::{Rota, Schedule};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 

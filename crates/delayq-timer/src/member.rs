@@ -4,12 +4,12 @@ use crate::calls::{Claims, Reports};
 use crate::events;
 use crate::fleet::Fleet;
 use crate::metrics::TimerMetrics;
-use crate::nodes::Nodes;
 use crate::others::Others;
 use crate::ownership::{Ownership, claim};
 use crate::redises::Redises;
 use crate::shards::PumpedShards;
 use crate::wakes::Wakes;
+use delayq::protocol::scheduling::Nodes;
 use delayq::protocol::{Claimed, Growth, Notification, Owner, ShardId};
 use delayq::{Client, ShardCount};
 use delayq_cluster::{Handle, OwnershipView};
@@ -139,11 +139,11 @@ impl Member {
                 }
                 Some(Notification::Resync) => {
                     self.metrics.resyncs.inc();
-                    shards.schedule.poll_all();
+                    shards.poll_all();
                     self.others.foreign.missed_some(now);
                     redises.verify();
                 }
-                Some(Notification::Ready(..)) => {}
+                Some(Notification::Ready(..) | Notification::Freed(..)) => {}
                 None => return,
             }
         }

@@ -5,7 +5,6 @@ use crate::events;
 use crate::fleet::Fleet;
 use crate::foreign::{Checks, Foreign, Seen};
 use crate::metrics::TimerMetrics;
-use crate::redis_health::is_missing;
 use crate::redises::Redises;
 use crate::shards::PumpedShards;
 use delayq::protocol::{PumpReport, PumpWord, ShardId};
@@ -71,7 +70,7 @@ impl Others {
                 }
                 Err(error) => {
                     self.foreign.failed(shard, trip.answered);
-                    if is_missing(&error) {
+                    if error.lacks_shard() {
                         redises.health.lacks(shard, trip.answered);
                     }
                     redises.unanswered(node, &error, trip.answered);

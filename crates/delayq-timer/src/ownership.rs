@@ -1,12 +1,11 @@
 //! The ownership of shards: carries out the plan by claims, handles fences, and drops lost shards.
 
-use crate::calls::{Call, Claims, Trip};
+use crate::calls::{Call, Claims};
 use crate::events;
 use crate::metrics::TimerMetrics;
-use crate::redis_health::is_missing;
 use crate::redises::Redises;
-use crate::scheduling::NodeId;
 use crate::shards::PumpedShards;
+use delayq::protocol::scheduling::{NodeId, Trip};
 use delayq::protocol::{Claimed, ShardId, UnixMicros};
 use delayq::{Error, UnixMillis};
 use delayq_cluster::{ClusterError, OwnershipView, Owning};
@@ -82,7 +81,7 @@ impl Ownership {
                         shards.own(shard, epoch, next_due);
                     }
                 }
-                Ok(Claimed::Owned { owner }) => {
+                Ok(Claimed::Owned { owner, .. }) => {
                     events::locked_out(shard, &owner);
                     shards.schedule.drop(shard);
                     self.owning.locked_out(shard, owner, now + self.poll_interval);
@@ -182,7 +181,7 @@ impl Ownership {
         shards: &mut PumpedShards,
     ) {
         self.metrics.call_failed();
-        let kept = if is_missing(error) {
+        let kept = if error.lacks_shard() {
             shards.schedule.drop(shard);
             self.owning.missing(shard, now + MISSING_RETRY.min(self.poll_interval))
         } else if shards.schedule.epoch(shard).is_none() {

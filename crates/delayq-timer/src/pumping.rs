@@ -15,11 +15,11 @@ use crate::events;
 use crate::member::{Member, News};
 use crate::metrics::TimerMetrics;
 use crate::redises::Redises;
-use crate::scheduling::{Alarm, Shot};
 use crate::shards::PumpedShards;
 use crate::sweeping::FIRST;
 use delayq::Client;
 use delayq::protocol::Owner;
+use delayq::protocol::scheduling::{Alarm, Shot};
 use delayq_cluster::Handle;
 use delayq_service::{Condition, Fault, Heartbeat, Shutdown};
 use standing::{Reported, Standing};
@@ -36,7 +36,7 @@ const BEAT: Duration = Duration::from_secs(1);
 const IN_VAIN: Duration = Duration::from_millis(5);
 /// How long a stopping timer waits until its shards are fenced.
 const HAND_OVER: Duration = Duration::from_secs(3);
-/// Maximum time for each of three steps: the last calls, giving the locks back, and the farewell.
+/// Maximum time for each of three steps: the last calls, giving the shards back, and the farewell.
 const FAREWELL: Duration = Duration::from_millis(500);
 
 pub(crate) struct Parts {
@@ -204,11 +204,9 @@ impl Pumping {
     fn next_shot(&self, now: Instant) -> Shot {
         let others = self.shards.next().chain(self.redises.next_moment());
         let others = others.chain(self.member.ownership.owning().next()).chain([now + BEAT]).map(Shot::at);
-        let pumps = self.shards.schedule.next(now).flat_map(|(node, next)| {
-            let due = next.due.map(|due| self.redises.nodes()[node].aim.shot(due, now));
-            let due = due.map(|shot| next.not_before.filter(|&from| from > shot.wake).map_or(shot, Shot::at));
-            [due, next.anyway.map(Shot::at)].into_iter().flatten()
-        });
+        let nodes = self.redises.nodes();
+        let pumps = self.shards.schedule.next(now);
+        let pumps = pumps.flat_map(|(node, next)| next.shots(&nodes[node].aim, now));
         others.chain(pumps).min_by_key(|shot| shot.wake).expect("a beat is always due")
     }
 
@@ -248,11 +246,11 @@ impl Pumping {
         self.stopping.is_some_and(|since| owning.is_empty() || since.elapsed() >= HAND_OVER)
     }
 
-    /// Waits for the calls in flight, gives locks back, and leaves.
+    /// Waits for the calls in flight, gives shards back that no other timer took, and leaves.
     async fn farewell(mut self) {
         let _ = timeout(FAREWELL, self.redises.calls.settle()).await;
-        if self.member.is_single() {
-            let _ = timeout(FAREWELL, self.redises.calls.give_locks_back()).await;
+        if self.member.is_single() || self.shards.schedule.count() > 0 {
+            let _ = timeout(FAREWELL, self.redises.calls.give_back()).await;
         }
         self.member.fleet().handle().leave(FAREWELL).await;
         let took = self.stopping.map_or(Duration::ZERO, |since| since.elapsed());

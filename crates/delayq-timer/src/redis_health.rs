@@ -2,9 +2,9 @@
 
 use crate::events;
 use crate::hindrance::Hindrance;
-use crate::scheduling::NodeId;
 use delayq::Error;
 use delayq::protocol::ShardId;
+use delayq::protocol::scheduling::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
@@ -166,7 +166,7 @@ impl RedisHealth {
         name: &str,
         now: Instant,
     ) -> Change {
-        if !is_missing(error) {
+        if !error.lacks_shard() {
             return self.unanswered(node, error, name, now);
         }
         self.lacks(shard, now);
@@ -180,7 +180,7 @@ impl RedisHealth {
 
     /// As [`Self::failed`], for another timer's shard.
     pub(crate) fn unanswered(&mut self, node: NodeId, error: &Error, name: &str, now: Instant) -> Change {
-        if is_missing(error) || is_on_the_move(error) {
+        if error.lacks_shard() || is_on_the_move(error) {
             return Change::Nothing;
         }
         let known = self.known(node);
@@ -213,14 +213,6 @@ impl RedisHealth {
     fn known(&mut self, node: NodeId) -> &mut NodeHealth {
         self.nodes.entry(node).or_insert(NodeHealth { state: Health::Well, way: Hindrance::none() })
     }
-}
-
-/// Returns true if Redis answered, but lacks the shard, or keeps another layout or deployment than this process knows.
-pub(crate) fn is_missing(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Uninitialised(_) | Error::Layout { .. } | Error::Deployment(_) | Error::Foreign { .. }
-    )
 }
 
 /// Returns true if a node answered that the shard is moving to another node: both nodes are well.

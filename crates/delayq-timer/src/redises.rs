@@ -1,14 +1,13 @@
 //! The Redises of the shards: their clocks, their health, and the calls to them.
 
-use crate::calls::{Answer, Call, Calls, NO_LATER, SHARDS_A_CALL, Trip};
+use crate::calls::{Answer, Call, Calls, NO_LATER, SHARDS_A_CALL};
 use crate::config::TimerConfig;
 use crate::events;
 use crate::metrics::TimerMetrics;
-use crate::nodes::{Moved, Nodes};
 use crate::redis_health::{Change, RedisHealth};
 use crate::safety_poll::SafetyPoll;
-use crate::scheduling::{Comparison, Guard, NodeId, Round, Schedule, Verdict};
 use crate::shards::PumpedShards;
+use delayq::protocol::scheduling::{Comparison, Guard, Moved, NodeId, Nodes, Round, Schedule, Trip, Verdict};
 use delayq::protocol::{ShardId, UnixMicros};
 use delayq::{Client, Error};
 use delayq_cluster::Owning;

@@ -8,9 +8,9 @@ use crate::events;
 use crate::forgetting::Forgetting;
 use crate::metrics::{ExportedEpoch, TimerMetrics};
 use crate::progress::{Faults, Progress, Stall};
-use crate::scheduling::{Found, NodeId, Rota, Schedule};
 use crate::survey::{Surveyed, Surveys};
-use delayq::protocol::{BooksPage, ForgottenTopics, PumpReport, PumpWord, ShardId, Survey};
+use delayq::protocol::scheduling::{Found, NodeId, Rota, Schedule};
+use delayq::protocol::{BooksPage, ForgottenTopics, PumpReport, ShardId, Survey};
 use delayq::{Error, UnixMillis};
 use std::time::{Duration, Instant};
 
@@ -61,7 +61,9 @@ impl PumpedShards {
     pub(crate) fn own(&mut self, shard: ShardId, epoch: u64, next_due: Option<UnixMillis>) {
         let known = self.schedule.epoch(shard);
         if known == Some(epoch) {
-            self.schedule.learn(shard, next_due);
+            if let Some(due) = next_due {
+                self.schedule.wake(shard, due);
+            }
             // A fenced answer belonged to an epoch before this grant.
             self.schedule.doubt(shard, false);
         } else if known.is_none_or(|known| known < epoch) {
@@ -83,13 +85,7 @@ impl PumpedShards {
         now: Instant,
     ) -> bool {
         let early = self.metrics.count(report, self.schedule.was_due(shard));
-        let held = match report.word {
-            PumpWord::Pumped | PumpWord::More => Some(false),
-            PumpWord::Held => Some(true),
-            PumpWord::NotOverdue | PumpWord::Ahead | PumpWord::Fenced(_) => None,
-        };
-        let (next_due, more) = (report.next_due, report.word == PumpWord::More);
-        let found = Found { next_due, more, now: report.now.millis(), early, held };
+        let found = Found::of(report, early);
         let Some(kept) = self.schedule.answered((node, shard), found, now) else { return false };
         kept.faults.answered(report.blocked > 0, now);
         let done = report.moved + report.returned + report.buried + report.expired + report.forgotten;
@@ -106,6 +102,12 @@ impl PumpedShards {
             Some(kept) => kept.faults = Faults::default(),
             None => {}
         }
+    }
+
+    /// Polls every shard, even if nothing is due.
+    pub(crate) fn poll_all(&mut self) {
+        let all: Vec<ShardId> = self.schedule.all_kept().map(|(shard, _)| shard).collect();
+        all.into_iter().for_each(|shard| self.schedule.poll(shard));
     }
 
     /// Polls the shards whose turn has come, and returns these shards.

@@ -1,7 +1,7 @@
 //! Surveys the messages ready for consumers, now and soon, in the shards pumped here: the shard to ask next, and the
 //! totals of all answers. Pure.
 
-use crate::scheduling::{Rota, Schedule};
+use delayq::protocol::scheduling::{Rota, Schedule};
 use delayq::protocol::{ShardId, Survey};
 use std::time::{Duration, Instant};
 

@@ -5,11 +5,11 @@ use crate::codes::{ETCD, LOCKED};
 use crate::config::TimerConfig;
 use crate::metrics::TimerMetrics;
 use crate::pumping::{Parts, Pumping};
-use crate::scheduling::Alarm;
 use crate::sweep_config::SweepConfig;
 use crate::sweep_metrics::SweepMetrics;
 use crate::sweeping::Sweeping;
 use crate::{apart, events};
+use delayq::protocol::scheduling::Alarm;
 use delayq::protocol::{Claimed, Owner, ShardId};
 use delayq::{Admin, Client, Error};
 use delayq_cluster::{Cluster, ClusterConfig};
@@ -178,7 +178,7 @@ async fn other_owner(
         for (&shard, claimed) in some.iter().zip(claims) {
             match claimed {
                 Ok(Claimed::Mine { .. }) => is_mine = true,
-                Ok(Claimed::Owned { owner }) => return Ok(Some(owner)),
+                Ok(Claimed::Owned { owner, .. }) => return Ok(Some(owner)),
                 Err(error) if is_of_its_node(client, shard, &error) => unclaimed = unclaimed.or(Some(error)),
                 Err(error) => return Err(unusable(client, error)),
             }

@@ -19,3 +19,9 @@ pub(crate) fn wall_time_of(instant: Instant) -> UnixMillis {
 pub(crate) fn instant() -> Instant {
     Instant::now()
 }
+
+/// The present instant of the system's monotonic clock, which no test can pause; for waking to a fraction of a
+/// millisecond, and for comparing Redis's clock.
+pub(crate) fn steady() -> std::time::Instant {
+    std::time::Instant::now()
+}

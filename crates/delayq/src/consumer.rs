@@ -2,7 +2,7 @@
 //!
 //! The consumer reserves only as many messages as may be handed out ([`ConsumerOptions::concurrency`]), waits for
 //! notifications of ready queues (with a poll every second as the safety net), and releases unstarted messages at the
-//! stop.
+//! stop. With [`ConsumerOptions::pump`], the consumer also pumps.
 
 mod apart;
 mod asking;
@@ -26,8 +26,10 @@ pub(crate) use settling::AnswerReceiver;
 use crate::client::Client;
 use crate::error::Error;
 use crate::holder::Holder;
+use crate::pumping::WorkersPump;
 use fetcher::Fetcher;
 use futures_util::Stream;
+use futures_util::future::OptionFuture;
 use leases::Leases;
 use settling::Settler;
 use std::pin::Pin;
@@ -68,8 +70,14 @@ impl Consumer {
         let holder = Holder::new(client.clone());
         let settler = Settler::start(holder.clone(), &leases, &tasks);
         tasks.spawn(Arc::clone(&leases).keep_alive(holder, options.lease));
-        let fetcher = Fetcher { client, options, leases, settler, handed };
-        apart::spawn(&tasks, fetcher.run(stopping.clone()));
+        let (pump, stop) = (options.pump, stopping.clone());
+        let fetcher = Fetcher { client: client.clone(), options, leases, settler, handed };
+        // On one thread, so that a message that became ready crosses no cores.
+        apart::spawn(&tasks, async move {
+            let (ready, pumped) = mpsc::unbounded_channel();
+            let pump = pump.then(|| WorkersPump::new(&client, ready).run(stop.clone()));
+            tokio::join!(fetcher.run(stop, pumped), OptionFuture::from(pump));
+        });
         tasks.close();
         Ok(Self { deliveries, stopping, tasks })
     }

@@ -191,6 +191,14 @@ impl Error {
         matches!(self, Self::Redis { code, .. } if code == "DQTYPE" || code == "WRONGTYPE")
     }
 
+    /// Returns true if Redis answered, but lacks the shard, or keeps another layout or deployment than this client knows.
+    pub fn lacks_shard(&self) -> bool {
+        matches!(
+            self,
+            Self::Uninitialised(_) | Self::Layout { .. } | Self::Deployment(_) | Self::Foreign { .. }
+        )
+    }
+
     /// Returns true if an operator has to grant access, restore the data of Redis, or correct the address: nothing was
     /// applied, and waiting calls can be carried out afterwards.
     pub(crate) fn is_mended_by_operator(&self) -> bool {

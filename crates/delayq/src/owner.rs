@@ -73,6 +73,14 @@ impl Owner {
         self.client.calls.ask_all(calls, claim::read).await
     }
 
+    /// Gives these shards back in one round trip, and notifies the workers that watch them. The answer is false for a
+    /// shard with another owner.
+    pub async fn free(&self, shards: &[ShardId], owner: &str) -> Vec<Result<bool, Error>> {
+        let of = self.client.calls.shared_layout().identity();
+        let calls = shards.iter().map(|&shard| claim::free(shard, owner, of)).collect();
+        self.client.calls.ask_all(calls, claim::read_freed).await
+    }
+
     /// Checks that a shard belongs to the deployment that this client serves: a name may lead to another Redis now.
     ///
     /// # Errors

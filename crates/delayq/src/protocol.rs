@@ -30,7 +30,7 @@ pub use delayq_core::record::RecordId;
 pub use delayq_core::script::{Script, Scripts, Swap, Verb};
 pub use delayq_core::shard::{ShardCountError, ShardId};
 pub use delayq_core::time::{OddTime, UnixMicros};
-pub use delayq_core::verbs::claim::Claimed;
+pub use delayq_core::verbs::claim::{Claimed, is_worker};
 pub use delayq_core::verbs::finish::{FinishOutcome, FinishWhich};
 pub use delayq_core::verbs::forget::ForgottenTopics;
 pub use delayq_core::verbs::hold::HoldAnswer;
@@ -39,3 +39,12 @@ pub use delayq_core::verbs::pump::{PumpReport, PumpWord};
 pub use delayq_core::verbs::reserve::{Receipt, Reservation, ReserveReport, ReserveRequest};
 pub use delayq_core::verbs::settle::Release;
 pub use delayq_core::verbs::survey::Survey;
+
+/// When to pump: which shard is due, when its call must go out, and whether the clock of its Redis can be trusted.
+pub mod scheduling {
+    pub use crate::pumping::{LOCK, Locks, Moved, Node, Nodes, Trip};
+    pub use crate::scheduling::{
+        Aim, Alarm, Comparison, Found, Guard, Hold, NextRounds, NodeId, Pipeline, Rota, Round, Schedule,
+        Shot, Verdict,
+    };
+}

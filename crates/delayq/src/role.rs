@@ -16,6 +16,8 @@ pub enum Role {
     Producer,
     /// Reserves and settles messages.
     Consumer,
+    /// Reserves, settles and pumps messages: a consumer that pumps.
+    Worker,
     /// Pumps due messages: `delayq-timer`.
     Timer,
     /// Delivers ready messages to brokers: `delayq-forwarder`.
@@ -44,6 +46,9 @@ const PRODUCER: &[Verb] = &[
 const CONSUMER: &[Verb] =
     &[Verb::Reserve, Verb::Extend, Verb::Ack, Verb::Release, Verb::Bury, Verb::Overview, Verb::Dictionary];
 
+/// Scripts to own and pump shards.
+const PUMP: &[Verb] = &[Verb::Identify, Verb::Claim, Verb::Pump, Verb::Hold];
+
 /// Scripts on behalf of clients that hold neither receipts nor limits.
 const GATEWAY: &[Verb] = &[Verb::Finish, Verb::Meter];
 
@@ -61,11 +66,8 @@ const OPERATOR: &[Verb] = &[
     Verb::Replay,
 ];
 
+/// Scripts of a timer besides pumping.
 const TIMER: &[Verb] = &[
-    Verb::Identify,
-    Verb::Claim,
-    Verb::Pump,
-    Verb::Hold,
     Verb::ForgetQuiet,
     Verb::Overview,
     Verb::Count,
@@ -118,9 +120,10 @@ const READS: [&str; 18] = [
 
 impl Role {
     /// Every role.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Producer,
         Self::Consumer,
+        Self::Worker,
         Self::Timer,
         Self::Forwarder,
         Self::Compensator,
@@ -133,6 +136,7 @@ impl Role {
         match self {
             Self::Producer => "producer",
             Self::Consumer => "consumer",
+            Self::Worker => "worker",
             Self::Timer => "timer",
             Self::Forwarder => "forwarder",
             Self::Compensator => "compensator",
@@ -166,14 +170,19 @@ impl Role {
     /// command out, because no other deployment needs the command, and a Redis before 7.2 does not know WAITAOF.
     pub const fn waits_by(self, durability: Durability) -> Option<&'static str> {
         match (self, durability) {
-            (Self::Consumer | Self::Timer | Self::Forwarder, _) | (_, Durability::Memory) => None,
+            (Self::Consumer | Self::Worker | Self::Timer | Self::Forwarder, _) | (_, Durability::Memory) => {
+                None
+            }
             (_, Durability::Disk) => Some("waitaof"),
             (_, Durability::Replicas(_)) => Some("wait"),
         }
     }
 
     pub(crate) const fn listens(self) -> bool {
-        matches!(self, Self::Consumer | Self::Timer | Self::Forwarder | Self::Gateway | Self::Admin)
+        matches!(
+            self,
+            Self::Consumer | Self::Worker | Self::Timer | Self::Forwarder | Self::Gateway | Self::Admin
+        )
     }
 
     pub(crate) const fn asks_who_listens(self) -> bool {
@@ -188,7 +197,8 @@ impl Role {
         match self {
             Self::Producer => PRODUCER.to_vec(),
             Self::Consumer => CONSUMER.to_vec(),
-            Self::Timer => TIMER.to_vec(),
+            Self::Worker => [CONSUMER, PUMP].concat(),
+            Self::Timer => [PUMP, TIMER].concat(),
             // A forwarder counts messages without a route.
             Self::Forwarder => [CONSUMER, &[Verb::Count]].concat(),
             // A compensator checks that Redis takes writes again, and reports recorded writes whose answers the sources

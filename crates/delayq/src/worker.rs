@@ -58,6 +58,7 @@ pub struct Worker {
     apart: Vec<Serving>,
     lease: Option<Duration>,
     grace: Duration,
+    pump: bool,
 }
 
 // === impl Worker ===
@@ -65,8 +66,8 @@ pub struct Worker {
 impl Worker {
     /// Creates a worker without handlers.
     pub fn new(client: Client) -> Self {
-        let shared = Serving { handlers: Vec::new(), concurrency: CONCURRENCY };
-        Self { client, shared, apart: Vec::new(), lease: None, grace: GRACE }
+        let shared = Serving { handlers: Vec::new(), concurrency: CONCURRENCY, pump: false };
+        Self { client, shared, apart: Vec::new(), lease: None, grace: GRACE, pump: false }
     }
 
     /// Sets the concurrency of all topics without a separate limit: 1 to 10,000 messages. Default 10.
@@ -85,6 +86,13 @@ impl Worker {
     /// Sets the time that a stop waits for running handlers. Default 30 s.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
+        self
+    }
+
+    /// Also pumps due messages, as [`ConsumerOptions::pump`](crate::ConsumerOptions::pump): the worker and one Redis then
+    /// deliver on time, without a timer. Default false.
+    pub fn pump(mut self, pump: bool) -> Self {
+        self.pump = pump;
         self
     }
 
@@ -110,7 +118,7 @@ impl Worker {
     where
         F: Future<Output = Result<(), Failure>> + Send + 'static,
     {
-        self.apart.push(Serving { handlers: vec![(topic, boxed(handler))], concurrency });
+        self.apart.push(Serving { handlers: vec![(topic, boxed(handler))], concurrency, pump: false });
         self
     }
 
@@ -123,9 +131,12 @@ impl Worker {
     /// [`Error::Option`] if an option is outside the allowed range; otherwise a fault of the deployment at the start.
     /// Nothing was handled.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
-        let Self { client, shared, apart, lease, grace } = self;
-        let serving: Vec<Serving> =
+        let Self { client, shared, apart, lease, grace, pump } = self;
+        let mut serving: Vec<Serving> =
             apart.into_iter().chain([shared]).filter(|some| !some.handlers.is_empty()).collect();
+        if let Some(first) = serving.first_mut() {
+            first.pump = pump;
+        }
         serving.iter().try_for_each(|some| some.options(lease).check())?;
         if let Err(error) = client.calls.layout().await
             && error.advice() == Advice::GiveUp

@@ -5,6 +5,7 @@ use crate::look::{answering, finish};
 use crate::output::{counted, distance, time};
 use clap::{Args, Subcommand};
 use delayq::UnixMillis;
+use delayq::protocol::is_worker;
 use delayq_cluster::Overview as Fleet;
 use delayq_look::{Look, Owner, Want, drained, owners, timers};
 use delayq_service::Fault;
@@ -68,8 +69,23 @@ fn pumped(owners: &[Owner], name: &str) -> usize {
 fn text(context: &Context, look: &Look, owners: &[Owner]) -> String {
     let (mut text, now) = (String::new(), look.now());
     match &look.fleet {
-        None => text.push_str("no etcd: a single timer owns every shard\n\n"),
-        Some(Err(_)) => text.push_str("the timers in etcd cannot be read\n\n"),
+        None if !owners.is_empty() && owners.iter().all(|owner| is_worker(&owner.name)) => {
+            text.push_str(
+                "no etcd: workers pump every shard, without a timer
+
+",
+            );
+        }
+        None => text.push_str(
+            "no etcd: a single timer owns every shard
+
+",
+        ),
+        Some(Err(_)) => text.push_str(
+            "the timers in etcd cannot be read
+
+",
+        ),
         Some(Ok(fleet)) => {
             let columns = ["timer", "?version", ">planned", ">pumped", "since", "state", "?admin"];
             let mut rows = context.output.rows(&columns);

@@ -29,6 +29,9 @@ const INTERRUPTED: i32 = 130;
 /// becomes a dead letter after its last attempt, whose reason holds the last 4 KiB of its standard error. The command has
 /// DELAYQ_TOPIC, DELAYQ_ID, DELAYQ_GROUP, DELAYQ_DUE and DELAYQ_ATTEMPT in its environment. After Ctrl-C it takes no further
 /// message and waits for those in progress; a second Ctrl-C ends them.
+///
+/// With --pump, this command and one Redis deliver on time, without a timer. Several such commands share the shards, and
+/// take over from each other.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Work {
@@ -50,6 +53,9 @@ pub struct Work {
     /// Also process delayed messages due up to this time, the earliest due first; no more become ready than are processed
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     promote_until: Option<When>,
+    /// Also pump due messages: no timer is needed. While timers pump, the command only watches
+    #[arg(long)]
+    pump: bool,
 }
 
 // === impl Work ===
@@ -63,9 +69,10 @@ impl Work {
         let mut signals = Signals::catch()?;
         let now = context.now().await?;
         let promote_until = self.promote_until.map(|when| when.at(now)).transpose().map_err(usage)?;
-        waiting::explain(global, context, &self.topics).await;
+        waiting::explain(global, context, &self.topics, self.pump).await;
         let mut options = ConsumerOptions::new(self.topics);
         options.concurrency = self.concurrency.into();
+        options.pump = self.pump;
         options.lease = self.lease.map(|lease| *lease);
         options.promote_until = promote_until;
         let handler = Handler::new(self.command, context.output);

@@ -20,11 +20,21 @@ pub enum Claimed {
         /// Time of the first pump; `None`: nothing in the shard has a time.
         next_due: Option<UnixMillis>,
     },
-    /// Another owner's lock is still valid; or, of a claim of an orphaned shard, its owner pumps.
+    /// Another owner's lock is still valid; or, of a claim of an orphaned shard or by a worker, its owner pumps.
     Owned {
         /// The owner's name.
         owner: String,
+        /// The time until the owner's lock ends; `None`: the owner has no lock.
+        lock: Option<Duration>,
     },
+}
+
+/// How the name of a worker begins that pumps next to its own work; its lock refuses workers, and no timer.
+pub const WORKER: &str = "worker/";
+
+/// Returns true for the name of a worker, not of a timer.
+pub fn is_worker(owner: &str) -> bool {
+    owner.starts_with(WORKER)
 }
 
 /// Makes `owner` the owner under a new epoch; with a `lock`, refused while another owner's lock is valid. Refused in another
@@ -36,6 +46,12 @@ pub fn request(shard: ShardId, owner: &str, lock: Duration, of: Option<Deploymen
 /// Makes `owner` the owner under a new epoch if no owner has pumped the shard for long, and other timers had to.
 pub fn orphaned(shard: ShardId, owner: &str, of: Option<DeploymentId>) -> Call {
     Call::new(Verb::Claim, shard).arg(owner).arg("orphaned").arg(text(of))
+}
+
+/// Gives a shard back, if `owner` owns the shard: the next claim is granted, and the workers that watch the shard are
+/// notified.
+pub fn free(shard: ShardId, owner: &str, of: Option<DeploymentId>) -> Call {
+    Call::new(Verb::Claim, shard).arg(owner).arg("free").arg(text(of))
 }
 
 fn text(of: Option<DeploymentId>) -> String {
@@ -50,7 +66,13 @@ pub fn read(reply: Value) -> Result<Claimed, ReplyError> {
     let next_due = reply.maybe_number()?.map(UnixMillis::new);
     match word.as_str() {
         "claimed" | "renewed" => Ok(Claimed::Mine { epoch, now, next_due }),
-        "owned" => Ok(Claimed::Owned { owner }),
+        "owned" => Ok(Claimed::Owned { owner, lock: reply.maybe_number()?.map(Duration::from_millis) }),
         _ => Err(reply.nonsense(&word)),
     }
+}
+
+/// Reads whether the shard was given back; false: another owner has the shard.
+pub fn read_freed(reply: Value) -> Result<bool, ReplyError> {
+    let word = Reply::new(Verb::Claim, reply)?.text()?;
+    Ok(word == "free")
 }

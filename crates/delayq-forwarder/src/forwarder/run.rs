@@ -180,7 +180,7 @@ impl Run {
             }
             Notification::Ready(shard, None) => self.table.heat(shard, now),
             Notification::Resync => self.polls.sweep(self.table.shards()),
-            Notification::Wake(..) => {}
+            Notification::Wake(..) | Notification::Freed(..) => {}
         }
     }
 

@@ -108,7 +108,7 @@ impl Dispatching {
                 receipts.forget();
                 self.ask_all();
             }
-            Notification::Wake(..) => {}
+            Notification::Wake(..) | Notification::Freed(..) => {}
         }
     }
 

@@ -8,7 +8,9 @@ use super::judgement::Judgement;
 use super::limits::{Limits, verdict};
 use crate::look::{Look, Shards};
 use crate::phrase::{counted, drained, duration};
+use delayq::protocol::is_worker;
 use delayq_cluster::Overview as Fleet;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 pub(super) fn judge(look: &Look, shards: &Shards, limits: &Limits) -> Vec<Check> {
@@ -34,6 +36,9 @@ fn timers(look: &Look, shards: &Shards) -> Check {
     if let Some(check) = another_fleet(look) {
         return check;
     }
+    if let Some(check) = pumped_by_workers(look, shards) {
+        return check;
+    }
     let unowned = never_owned(shards);
     let all = counted(shards.seen.len() as u64, "shard");
     let owner = shards.seen.first().map_or("nobody", |shard| shard.overview.owner.as_str());
@@ -48,6 +53,21 @@ fn timers(look: &Look, shards: &Shards) -> Check {
         }
         (None, Some(0)) => Check::good("timers", format!("{owner} owns {all}")),
         (None, None) => Check::good("timers", format!("{all} have owners; the last one is {owner}")),
+    })
+}
+
+/// Without timers, workers may own every shard: such a deployment is whole.
+fn pumped_by_workers(look: &Look, shards: &Shards) -> Option<Check> {
+    let members = look.fleet.iter().flatten().map(|fleet| fleet.members.len()).sum::<usize>();
+    let owners: BTreeSet<&str> = shards.seen.iter().map(|shard| shard.overview.owner.as_str()).collect();
+    let is_whole = members == 0 && shards.unheard.unwrap_or(0) == 0 && !owners.is_empty();
+    let all = counted(shards.seen.len() as u64, "shard");
+    (is_whole && owners.iter().all(|owner| is_worker(owner))).then(|| {
+        let pump = if owners.len() == 1 { "pumps" } else { "pump" };
+        Check::good(
+            "timers",
+            format!("{} {pump} {all}, without a timer", counted(owners.len() as u64, "worker")),
+        )
     })
 }
 

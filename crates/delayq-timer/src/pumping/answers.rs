@@ -1,10 +1,10 @@
 //! Handles the answers to the loop's calls.
 
 use super::Pumping;
-use crate::calls::{Answer, Trip};
+use crate::calls::Answer;
 use crate::events;
-use crate::scheduling::{NodeId, Round};
 use delayq::Error;
+use delayq::protocol::scheduling::{NodeId, Round, Trip};
 use delayq::protocol::{HoldAnswer, PumpReport, PumpWord, ShardId, UnixMicros};
 use std::time::Instant;
 

@@ -4,7 +4,7 @@
 use super::asking::ShardsToAsk;
 use super::delivery::{Delivery, Held};
 use super::leases::{Leases, Origin};
-use super::looking::Looking;
+use super::looking::{LOOK_EVERY, LOOK_EVERY_BESIDE_A_PUMP, Looking};
 use super::promoting::Promoting;
 use super::received::Received;
 use super::rounds::{ROUNDS, Rounds};
@@ -51,6 +51,10 @@ pub struct ConsumerOptions {
     /// promoted and not handed out, because the consumer stops or another one was quicker, are ready for every consumer.
     /// Later puts due until then are noticed within a second. `None`: only ready messages.
     pub promote_until: Option<UnixMillis>,
+    /// True: the consumer also pumps due messages, so that no timer is needed. Consumers that pump share the shards by
+    /// locks of 10 s; a consumer that ends gives its shards to the others at once. Timers win: while timers pump, a
+    /// consumer only watches. Default false.
+    pub pump: bool,
 }
 
 /// Minimum bytes to ask from a shard at once, regardless of the number of shards.
@@ -75,6 +79,8 @@ struct Fetching {
     asking: ShardsToAsk,
     looking: Looking,
     rounds: Rounds,
+    /// The shards in which the pump of this consumer made messages ready.
+    pumped: mpsc::UnboundedReceiver<ShardId>,
     /// Maximum messages that the rounds in flight may bring.
     out: usize,
     /// True if a permanent refusal was reported: no other is reported until a reserve succeeds.
@@ -95,7 +101,7 @@ struct RoundTrip {
 impl ConsumerOptions {
     /// Returns the defaults for these topics.
     pub fn new(topics: impl Into<Vec<Topic>>) -> Self {
-        Self { topics: topics.into(), concurrency: 64, lease: None, promote_until: None }
+        Self { topics: topics.into(), concurrency: 64, lease: None, promote_until: None, pump: false }
     }
 
     /// Sets [`Self::concurrency`].
@@ -108,6 +114,12 @@ impl ConsumerOptions {
     #[must_use]
     pub fn lease(self, lease: Duration) -> Self {
         Self { lease: Some(lease), ..self }
+    }
+
+    /// Sets [`Self::pump`].
+    #[must_use]
+    pub fn pump(self, pump: bool) -> Self {
+        Self { pump, ..self }
     }
 
     /// Sets [`Self::promote_until`].
@@ -127,16 +139,18 @@ impl ConsumerOptions {
 // === impl Fetcher ===
 
 impl Fetcher {
-    pub(super) async fn run(self, stopping: CancellationToken) {
+    pub(super) async fn run(self, stopping: CancellationToken, pumped: mpsc::UnboundedReceiver<ShardId>) {
         let growth = self.client.growth();
         let shards: Vec<ShardId> = growth.shards().shards().collect();
         // On a separate connection, so that a reserve does not wait behind the answers to settlements.
         let holder = Holder::new(self.client.apart());
         let listener = holder.listen_as_worker(shards.clone(), &self.options.topics);
+        let every = if self.options.pump { LOOK_EVERY_BESIDE_A_PUMP } else { LOOK_EVERY };
         let (asking, looking, rounds) =
-            (ShardsToAsk::default(), Looking::new(clock::instant()), Rounds::default());
+            (ShardsToAsk::default(), Looking::new(every, clock::instant()), Rounds::default());
+        let (out, is_refused) = (0, false);
         let mut watch =
-            Fetching { growth, shards, listener, asking, looking, rounds, out: 0, is_refused: false };
+            Fetching { growth, shards, listener, asking, looking, rounds, pumped, out, is_refused };
         let places = holder.places();
         // The nodes of a cluster have separate limits.
         let most = if places.is_one() { ROUNDS } else { usize::MAX };
@@ -192,6 +206,7 @@ impl Fetcher {
         tokio::select! {
             Some(round) = rounds.next(), if !rounds.is_empty() => return Some(round),
             notification = watch.listener.next() => watch.note(notification, &self.options.topics),
+            Some(shard) = watch.pumped.recv() => watch.asking.ask(shard),
             shards = watch.growth.next() => watch.grow(shards),
             () = sleep_until(next), if may_ask => {}
             () = self.leases.freed(), if !may_ask && watch.out == 0 => {}
@@ -311,7 +326,7 @@ impl Fetching {
                 self.asking.ask(shard);
             }
             Notification::Resync => self.ask_all(),
-            Notification::Ready(..) | Notification::Wake(..) => {}
+            Notification::Ready(..) | Notification::Wake(..) | Notification::Freed(..) => {}
         }
     }
 

@@ -8,7 +8,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Poll interval of a shard without notifications: the maximum cost of a lost notification.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The same next to a pump, which reports what it made ready without a notification.
+pub(super) const LOOK_EVERY_BESIDE_A_PUMP: Duration = Duration::from_secs(10);
 /// Shards polled together: about 0.3 ms of Redis's time.
 const AT_ONCE: usize = 8;
 /// Minimum time between two polls.
@@ -16,6 +18,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub(super) struct Looking {
+    every: Duration,
     asked: Vec<Option<Instant>>,
     next: Instant,
 }
@@ -23,8 +26,9 @@ pub(super) struct Looking {
 // === impl Looking ===
 
 impl Looking {
-    pub(super) fn new(now: Instant) -> Self {
-        Self { asked: Vec::new(), next: now }
+    /// Polls each shard once in `every`.
+    pub(super) fn new(every: Duration, now: Instant) -> Self {
+        Self { every, asked: Vec::new(), next: now }
     }
 
     pub(super) fn asked(&mut self, shard: ShardId, now: Instant) {
@@ -47,7 +51,7 @@ impl Looking {
         self.asked.resize(shards.max(self.asked.len()), None);
         let mut oldest: Vec<(Option<Instant>, u16)> = self.asked.iter().copied().zip(0..).collect();
         oldest.sort_unstable();
-        let due = |asked: &Option<Instant>| asked.is_none_or(|asked| asked + LOOK_EVERY <= now);
+        let due = |asked: &Option<Instant>| asked.is_none_or(|asked| asked + self.every <= now);
         let taken: Vec<ShardId> = oldest
             .iter()
             .take_while(|(asked, _)| due(asked))
@@ -56,7 +60,7 @@ impl Looking {
             .collect();
         taken.iter().for_each(|&shard| self.asked(shard, now));
         let rest = oldest.get(taken.len()).map(|(asked, _)| *asked);
-        let next = rest.map_or(now + LOOK_EVERY, |asked| asked.map_or(now, |asked| asked + LOOK_EVERY));
+        let next = rest.map_or(now + self.every, |asked| asked.map_or(now, |asked| asked + self.every));
         self.next = next.max(now + PAUSE);
         taken
     }
@@ -78,7 +82,7 @@ mod tests {
     #[test]
     fn every_shard_is_looked_at_in_turn_a_few_at_a_time() {
         let now = start();
-        let mut looking = Looking::new(now);
+        let mut looking = Looking::new(LOOK_EVERY, now);
         assert_eq!(numbers(&looking.take(20, now)), (0..8).collect::<Vec<_>>());
         assert_eq!(looking.next(), now + PAUSE);
         assert_eq!(looking.take(20, now), []);
@@ -91,7 +95,7 @@ mod tests {
     #[test]
     fn what_was_asked_lately_is_left_alone() {
         let now = start();
-        let mut looking = Looking::new(now);
+        let mut looking = Looking::new(LOOK_EVERY, now);
         (0..4).for_each(|shard| looking.asked(ShardId::new(shard), now));
         assert_eq!(looking.take(4, now), []);
         let later = now + LOOK_EVERY / 2;
@@ -103,7 +107,7 @@ mod tests {
     #[test]
     fn a_shard_that_a_growth_added_is_looked_at() {
         let now = start();
-        let mut looking = Looking::new(now);
+        let mut looking = Looking::new(LOOK_EVERY, now);
         assert_eq!(numbers(&looking.take(1, now)), [0]);
         assert_eq!(numbers(&looking.take(3, looking.next())), [1, 2, 0]);
     }
@@ -111,7 +115,7 @@ mod tests {
     #[test]
     fn without_shards_there_is_nothing_to_look_at() {
         let now = start();
-        let mut looking = Looking::new(now);
+        let mut looking = Looking::new(LOOK_EVERY, now);
         assert_eq!(looking.take(0, now), []);
         assert_eq!(looking.next(), now + LOOK_EVERY);
     }

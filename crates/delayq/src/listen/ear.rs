@@ -28,11 +28,16 @@ const PING_EVERY: Duration = Duration::from_secs(2);
 /// Redis do not reconnect in step.
 const RECONNECT_AFTER: Duration = Duration::from_millis(200);
 
+/// The message of an owner that gives a shard back, in place of a time.
+const FREED: &str = "free";
+
 /// A report of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notification {
     /// The shard's next due time has come nearer.
     Wake(ShardId, UnixMillis),
+    /// The shard's owner gave the shard back.
+    Freed(ShardId),
     /// The ready queue of this topic is no longer empty; `None`: of any topic.
     Ready(ShardId, Option<Topic>),
     /// The connection is new: earlier notifications are lost. Ask every shard.
@@ -289,6 +294,7 @@ impl Ear {
 fn understand(keys: &Keys, push: &PushInfo) -> Option<Notification> {
     let (channel, message) = (text(push.data.first())?, text(push.data.get(1))?);
     match keys.parse_channel(&channel)? {
+        (shard, Channel::Wake) if message == FREED => Some(Notification::Freed(shard)),
         (shard, Channel::Wake) => Some(Notification::Wake(shard, UnixMillis::new(message.parse().ok()?))),
         (shard, Channel::Ready) => Some(Notification::Ready(shard, Topic::new(message).ok())),
     }

@@ -13,6 +13,8 @@ use tokio_util::sync::CancellationToken;
 pub(super) struct Serving {
     pub(super) handlers: Vec<(Topic, Handler)>,
     pub(super) concurrency: usize,
+    /// True: the consumer also pumps.
+    pub(super) pump: bool,
 }
 
 // === impl Serving ===
@@ -46,7 +48,11 @@ impl Serving {
 
     pub(super) fn options(&self, lease: Option<Duration>) -> ConsumerOptions {
         let topics: Vec<Topic> = self.handlers.iter().map(|(topic, _)| topic.clone()).collect();
-        ConsumerOptions { lease, ..ConsumerOptions::new(topics).concurrency(self.concurrency) }
+        ConsumerOptions {
+            lease,
+            pump: self.pump,
+            ..ConsumerOptions::new(topics).concurrency(self.concurrency)
+        }
     }
 
     fn handler(&self, topic: &Topic) -> Handler {

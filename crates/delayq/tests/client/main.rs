@@ -13,6 +13,7 @@ mod growth;
 mod idle;
 mod odd_options;
 mod odd_times;
+mod pumping;
 mod reserved;
 mod server;
 mod tls;

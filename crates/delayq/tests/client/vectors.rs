@@ -1,5 +1,7 @@
 //! The vectors that clients in all languages share, verified with this client.
 
+mod pumping;
+
 use delayq::protocol::{Envelope, EnvelopeError, HEAD_BYTES, Keys, Scripts, Verb};
 use delayq::{
     Backoff, Group, LinkSettings, Message, MessageId, Namespace, ShardCount, State, Target, Topic, UnixMillis,

@@ -37,7 +37,7 @@ const WORDS: [(Verb, &[&str], &str); 22] = [
         binding!("finish"),
     ),
     (Verb::Replay, &["ready", "delayed"], binding!("replay")),
-    (Verb::Claim, &["claimed", "renewed", "owned"], binding!("claim")),
+    (Verb::Claim, &["claimed", "renewed", "owned", "free"], binding!("claim")),
     (Verb::Hold, &["held", "free", "fenced"], binding!("hold")),
     (Verb::Promote, &["more", "done"], binding!("cursor")),
     (Verb::Purge, &["more", "done"], binding!("cursor")),

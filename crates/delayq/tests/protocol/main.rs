@@ -50,3 +50,4 @@ mod stuck;
 mod tables;
 mod torn_log;
 mod way_out;
+mod workers;

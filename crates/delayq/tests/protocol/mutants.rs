@@ -38,7 +38,7 @@ fn known(written: &str, what: &str) -> Option<u64> {
 }
 
 /// Name of the fault, file, text, replacement.
-const MUTANTS: [(&str, &str, &str, &str); 108] = [
+const MUTANTS: [(&str, &str, &str, &str); 110] = [
     ("a finish is missing from the history", "lib/finish", "  note(m.no, m.id, outcome)\n", ""),
     ("a ready message is missing from the history", "lib/pump/move", "if any_history then", "if false then"),
     (
@@ -441,6 +441,13 @@ const MUTANTS: [(&str, &str, &str, &str); 108] = [
         "due <= math.max(m.due, m.at) and due <= now",
         "due <= now",
     ),
+    (
+        "a worker takes the shard of a timer",
+        "claim",
+        "if is_worker and is_timers and until_ms == 0 and is_pumped then",
+        "if false then",
+    ),
+    ("the lock of a worker keeps a timer out", "claim", "is_kept or is_worker or is_timers", "true"),
     ("claim gives the same epoch twice", "claim", "redis.call('HINCRBY', KEYS[1], 'epoch', 1)", "epoch + 1"),
     (
         "forget_quiet waits for nothing",

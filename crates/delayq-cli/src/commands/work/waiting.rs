@@ -8,9 +8,9 @@ use delayq::Topic;
 use delayq_look::{Check, Look, Want, Which, without_timer};
 use delayq_service::config::{Environment, load};
 
-/// Names missing, paused and routed topics, and shards without a timer. A failed look is not reported here, because the
+/// Names missing, paused and routed topics, and shards without a timer unless the worker `pumps`. A failed look is not reported here, because the
 /// worker asks again.
-pub(super) async fn explain(global: &Global, context: &Context, topics: &[Topic]) {
+pub(super) async fn explain(global: &Global, context: &Context, topics: &[Topic], pumps: bool) {
     name_routes(global, topics);
     let look = Look::take(&context.deployment, Want { topics: Which::Only(topics), ..Want::default() }).await;
     for topic in topics {
@@ -22,7 +22,8 @@ pub(super) async fn explain(global: &Global, context: &Context, topics: &[Topic]
             Ok(_) => {}
         }
     }
-    if let Some(Check { found, advice, .. }) = look.shards.as_ref().ok().and_then(without_timer) {
+    let unserved = || look.shards.as_ref().ok().and_then(without_timer);
+    if !pumps && let Some(Check { found, advice, .. }) = unserved() {
         complain(&format!("delayq: {found}. Waiting: {advice}"));
     }
 }

@@ -145,6 +145,7 @@ const CALLS: &[Call] = &[
         scene.producer.reschedule_group(&scene.group, Shift::Later(HOUR), "token")
     }),
     call!("Producer::cancel_group", scene, scene.producer.cancel_group(&scene.group)),
+    call!("Owner::free", scene, scene.owner.free(&[SHARD], "me")),
     call!("Owner::claim", scene, scene.owner.claim(&[SHARD], "me", Duration::ZERO)),
     call!("Owner::adopt", scene, scene.owner.adopt(&[SHARD], "me")),
     call!("Owner::verify", scene, scene.owner.verify(SHARD)),

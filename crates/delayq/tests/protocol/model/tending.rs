@@ -89,9 +89,15 @@ impl Model {
         let now = self.now();
         let (known, until) = self.owner.clone().unwrap_or_default();
         let locked = until > now && until <= now + lock.max(300_000);
-        let (word, holder) = match (lock > 0 && locked, known == owner) {
-            (true, false) => ("owned", known),
-            (true, true) => ("renewed", known),
+        let (worker, of_timer) =
+            (owner.starts_with("worker/"), !known.is_empty() && !known.starts_with("worker/"));
+        let refused = match lock > 0 && locked {
+            true => worker || of_timer,
+            false => worker && of_timer && until == 0 && !is_orphan(call, now),
+        };
+        let (word, holder) = match known == owner {
+            false if refused => ("owned", known),
+            true if lock > 0 && locked => ("renewed", known),
             _ => ("claimed", owner.to_owned()),
         };
         if word == "claimed" {
@@ -101,7 +107,10 @@ impl Model {
             self.owner = Some((owner.to_owned(), if lock > 0 { now + lock } else { 0 }));
         }
         let next = next_due(call);
-        let wanted = [word.to_owned(), self.epoch.to_string(), self.now_us.to_string(), holder, next];
+        let mut wanted = vec![word.to_owned(), self.epoch.to_string(), self.now_us.to_string(), holder, next];
+        if word == "owned" {
+            wanted.push(if locked { (until - now).to_string() } else { String::new() });
+        }
         same("claim", call.words.as_slice(), &wanted)
     }
 
@@ -165,6 +174,13 @@ impl Model {
         all.sort();
         all
     }
+}
+
+/// A claim of a worker or the pump of another timer found something overdue, and no owner has pumped since.
+fn is_orphan(call: &Call, now: u64) -> bool {
+    let meta = call.before.hashes.get("meta");
+    let since = meta.and_then(|meta| lossy(meta.get("orphaned")?).parse::<u64>().ok());
+    since.is_some_and(|since| since + 5_000 <= now)
 }
 
 pub(super) fn next_due(call: &Call<'_>) -> String {

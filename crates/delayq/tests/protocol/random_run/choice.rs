@@ -124,7 +124,10 @@ impl Run {
             94..97 => self.configure(),
             97..98 => {
                 let lock = [0, 10_000][self.rng.usize(..2)];
-                Action::Claim { owner: ["one", "two"][self.rng.usize(..2)].into(), lock }
+                let owner = ["one", "two", "worker/one", "worker/two"][self.rng.usize(..4)];
+                // A worker claims with a lock.
+                let lock = if owner.starts_with("worker/") { 10_000 } else { lock };
+                Action::Claim { owner: owner.into(), lock }
             }
             98..99 => {
                 let epoch = self.model.epoch.saturating_sub(self.rng.u64(..2));

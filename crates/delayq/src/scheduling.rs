@@ -19,9 +19,9 @@ mod node_id;
 mod rota;
 mod schedule;
 
-pub(crate) use aim::{Aim, Shot};
-pub(crate) use alarm::Alarm;
-pub(crate) use guard::{Comparison, Guard, Verdict};
-pub(crate) use node_id::NodeId;
-pub(crate) use rota::Rota;
-pub(crate) use schedule::{Found, Hold, Round, Schedule};
+pub use aim::{Aim, Shot};
+pub use alarm::Alarm;
+pub use guard::{Comparison, Guard, Verdict};
+pub use node_id::NodeId;
+pub use rota::Rota;
+pub use schedule::{Found, Hold, NextRounds, Pipeline, Round, Schedule};

@@ -1,5 +1,5 @@
 //! The number of a Redis that has shards.
 
-/// An unknown node counts as the first.
+/// The number of a Redis. An unknown node counts as the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct NodeId(pub(crate) usize);
+pub struct NodeId(pub usize);

@@ -9,8 +9,7 @@
 //! and an early call is an empty call; the shortest length would cost lateness each time. For `wake` the estimate is a
 //! length that four calls in five keep.
 
-use delayq::UnixMillis;
-use delayq::protocol::UnixMicros;
+use delayq_core::time::{UnixMicros, UnixMillis};
 use std::time::{Duration, Instant};
 
 /// Share of calls that may arrive too early.
@@ -30,8 +29,9 @@ const LONGEST_WAKE_US: f64 = 100.0;
 /// Maximum time to an alarm; a later due time is aimed at again then.
 const FAR: Duration = Duration::from_secs(3600);
 
+/// The estimates for one Redis.
 #[derive(Clone, Debug)]
-pub(crate) struct Aim {
+pub struct Aim {
     origin: Instant,
     /// The first measured difference: later samples are relative, so that a float keeps nanoseconds.
     base_us: i64,
@@ -51,17 +51,18 @@ struct Quantile {
 
 /// The moments to act on a due time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shot {
+pub struct Shot {
     /// When the alarm has to go off; now if the time has passed.
-    pub(crate) wake: Instant,
+    pub wake: Instant,
     /// When the call has to go out.
-    pub(crate) send: Instant,
+    pub send: Instant,
 }
 
 // === impl Shot ===
 
 impl Shot {
-    pub(crate) const fn at(at: Instant) -> Self {
+    /// Wakes and sends at the same moment.
+    pub const fn at(at: Instant) -> Self {
         Self { wake: at, send: at }
     }
 }
@@ -69,13 +70,13 @@ impl Shot {
 // === impl Aim ===
 
 impl Aim {
-    /// `now` is any moment of the local clock.
-    pub(crate) fn new(now: Instant) -> Self {
+    /// Starts without an answer. `now` is any moment of the local clock.
+    pub fn new(now: Instant) -> Self {
         Self { origin: now, base_us: 0, ahead: None, wake: None }
     }
 
     /// Redis's clock read `ran` during a call that was sent at `sent`.
-    pub(crate) fn ran(&mut self, sent: Instant, ran: UnixMicros) {
+    pub fn ran(&mut self, sent: Instant, ran: UnixMicros) {
         let whole = i64::try_from(ran.0).unwrap_or(i64::MAX) - self.local_us(sent);
         let sample = (whole - self.base_us) as f64;
         match &mut self.ahead {
@@ -88,13 +89,14 @@ impl Aim {
     }
 
     /// As [`Self::ran`], for a call of another kind, and only as the first sample.
-    pub(crate) fn ran_otherwise(&mut self, sent: Instant, ran: UnixMicros) {
+    pub fn ran_otherwise(&mut self, sent: Instant, ran: UnixMicros) {
         if self.ahead.is_none() {
             self.ran(sent, ran);
         }
     }
 
-    pub(crate) fn woke(&mut self, aimed: Instant, woken: Instant) {
+    /// Records that an alarm set to `aimed` woke the loop at `woken`.
+    pub fn woke(&mut self, aimed: Instant, woken: Instant) {
         let late = woken.saturating_duration_since(aimed).as_secs_f64() * 1e6;
         match &mut self.wake {
             Some(known) => known.take(late, woken),
@@ -103,17 +105,17 @@ impl Aim {
     }
 
     /// In µs, when a call sent at `now` will run; `None` before the first answer.
-    pub(crate) fn reach_us(&self, now: Instant) -> Option<i64> {
+    pub fn reach_us(&self, now: Instant) -> Option<i64> {
         Some(self.local_us(now) + self.base_us + self.ahead?.us.floor() as i64)
     }
 
     /// True if a call sent at `now` runs at or after `due`. Before the first answer every call is worth a try.
-    pub(crate) fn finds(&self, now: Instant, due: UnixMillis) -> bool {
+    pub fn finds(&self, now: Instant, due: UnixMillis) -> bool {
         self.reach_us(now).is_none_or(|reach| reach + TOLERANCE_US as i64 >= due_us(due))
     }
 
-    /// At once before the first answer.
-    pub(crate) fn shot(&self, due: UnixMillis, now: Instant) -> Shot {
+    /// The moments for a due time: at once before the first answer.
+    pub fn shot(&self, due: UnixMillis, now: Instant) -> Shot {
         let Some(reach) = self.reach_us(now) else { return Shot { wake: now, send: now } };
         let wait =
             Duration::from_micros(u64::try_from(due_us(due).saturating_sub(reach)).unwrap_or(0)).min(FAR);
@@ -157,6 +159,7 @@ fn due_us(due: UnixMillis) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock;
 
     const DUE: UnixMillis = UnixMillis::new(1_700_000_000_000);
 
@@ -171,7 +174,7 @@ mod tests {
 
     #[test]
     fn before_the_first_answer_a_call_is_worth_a_try() {
-        let start = Instant::now();
+        let start = clock::steady();
         let aim = Aim::new(start);
         assert!(aim.finds(start, DUE));
         assert_eq!(aim.shot(DUE, start), Shot { wake: start, send: start });
@@ -179,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_call_is_sent_the_way_ahead_and_its_alarm_the_wake_up_before_that() {
-        let start = Instant::now();
+        let start = clock::steady();
         let mut aim = Aim::new(start);
         // Sent at 0, ran 80 µs later.
         aim.ran(start, redis(80));
@@ -194,7 +197,7 @@ mod tests {
 
     #[test]
     fn one_call_in_a_hundred_is_early() {
-        let start = Instant::now();
+        let start = clock::steady();
         let mut aim = Aim::new(start);
         let (mut early, mut late_us) = (0, 0);
         let mut random = fastrand::Rng::with_seed(7);
@@ -221,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_slow_answer_moves_the_aim_little() {
-        let start = Instant::now();
+        let start = clock::steady();
         let mut aim = Aim::new(start);
         aim.ran(start, redis(80));
         aim.ran(start + us(1_000), redis(1_000 + 5_080));
@@ -231,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_moved_clock_is_followed_at_once() {
-        let start = Instant::now();
+        let start = clock::steady();
         for step_us in [10_000_000_i64, -9_000_000] {
             let mut aim = Aim::new(start);
             aim.ran(start, redis(80));
@@ -244,7 +247,7 @@ mod tests {
     #[test]
     fn clocks_that_drift_apart_are_followed() {
         for drift_us in [20, -20_i64] {
-            let start = Instant::now();
+            let start = clock::steady();
             let mut aim = Aim::new(start);
             let ran = |second: i64| (second * 1_000_000 + 80 + second * drift_us) as u64;
             for second in 0..60 {

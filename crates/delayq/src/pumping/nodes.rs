@@ -1,9 +1,10 @@
 //! The Redises that have the shards: a single Redis, or the masters of a cluster. Each node has its own clock, so each
 //! is aimed at, guarded and held separately, and a slow node delays no other.
 
+use crate::places::Places;
 use crate::scheduling::{Aim, Guard, NodeId, Schedule};
-use delayq::protocol::{Places, ShardId};
-use delayq::{ShardCount, UnixMillis};
+use delayq_core::shard::{ShardCount, ShardId};
+use delayq_core::time::UnixMillis;
 use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut};
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 const ON_THE_WAY: Duration = Duration::from_millis(100);
 
 /// All nodes.
-pub(crate) struct Nodes {
+pub struct Nodes {
     places: Places,
     version: u64,
     /// Includes nodes that are gone: a node may come back.
@@ -24,38 +25,52 @@ pub(crate) struct Nodes {
     guard: Guard,
 }
 
-pub(crate) struct Node {
-    pub(crate) name: String,
-    pub(crate) aim: Aim,
-    pub(crate) guard: Guard,
+/// One Redis that has shards, or had some.
+pub struct Node {
+    /// The name among several Redises, or the address.
+    pub name: String,
+    /// When to send a call to the node.
+    pub aim: Aim,
+    /// Judges the clock of the node.
+    pub guard: Guard,
 }
 
+/// A shard with a new node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Moved {
-    pub(crate) shard: ShardId,
+pub struct Moved {
+    /// The shard.
+    pub shard: ShardId,
     /// `None` if the shard is new.
-    pub(crate) from: Option<NodeId>,
-    pub(crate) to: NodeId,
+    pub from: Option<NodeId>,
+    /// The node that has the shard now.
+    pub to: NodeId,
 }
 
 // === impl Nodes ===
 
 impl Nodes {
     /// `guard` has seen no clock yet.
-    pub(crate) fn new(places: Places, guard: Guard) -> Self {
+    pub fn new(places: Places, guard: Guard) -> Self {
         Self { places, version: 0, all: Vec::new(), homes: Vec::new(), used: BTreeMap::new(), guard }
     }
 
-    /// Cancel safe.
-    pub(crate) async fn changed(&mut self) {
+    /// Waits until a shard may have moved. Cancel safe.
+    pub async fn changed(&mut self) {
         self.places.changed().await;
     }
 
-    pub(crate) fn is_outdated(&self) -> bool {
+    /// Returns true if a shard may have moved since the last [`Self::place`].
+    pub fn is_outdated(&self) -> bool {
         self.places.version() != self.version
     }
 
-    pub(crate) const fn version(&self) -> u64 {
+    /// The places, and their version at the last [`Self::place`]: for [`Trip::of`](super::trip::Trip::of).
+    pub fn placed(&self) -> (Places, u64) {
+        (self.places.clone(), self.version)
+    }
+
+    /// The version of the places at the last [`Self::place`].
+    pub const fn version(&self) -> u64 {
         self.version
     }
 
@@ -63,12 +78,7 @@ impl Nodes {
     ///
     /// A new node is expected to have the clock of the node that its first shard comes from: the new node may be the
     /// replica that took over.
-    pub(crate) fn place<K>(
-        &mut self,
-        shards: ShardCount,
-        schedule: &mut Schedule<K>,
-        now: Instant,
-    ) -> Vec<Moved> {
+    pub fn place<K>(&mut self, shards: ShardCount, schedule: &mut Schedule<K>, now: Instant) -> Vec<Moved> {
         self.version = self.places.version();
         let places = self.places.clone();
         self.place_by(|shard| places.node(shard), shards, schedule, now)
@@ -111,21 +121,23 @@ impl Nodes {
         NodeId(self.all.len() - 1)
     }
 
-    pub(crate) fn of(&self, shard: ShardId) -> NodeId {
+    /// The node of a shard.
+    pub fn of(&self, shard: ShardId) -> NodeId {
         self.homes.get(usize::from(shard.get())).copied().unwrap_or_default()
     }
 
     /// One shard of each node that has any.
-    pub(crate) const fn in_use(&self) -> &BTreeMap<NodeId, ShardId> {
+    pub const fn in_use(&self) -> &BTreeMap<NodeId, ShardId> {
         &self.used
     }
 
-    pub(crate) fn is_used(&self, node: NodeId) -> bool {
+    /// Returns true if a node has any shard.
+    pub fn is_used(&self, node: NodeId) -> bool {
         self.used.contains_key(&node)
     }
 
     /// Groups shards by node, so that a call to one node waits for no other.
-    pub(crate) fn apart(&self, shards: &[ShardId]) -> BTreeMap<NodeId, Vec<ShardId>> {
+    pub fn apart(&self, shards: &[ShardId]) -> BTreeMap<NodeId, Vec<ShardId>> {
         let mut nodes = BTreeMap::<NodeId, Vec<ShardId>>::new();
         for &shard in shards {
             nodes.entry(self.of(shard)).or_default().push(shard);
@@ -133,27 +145,29 @@ impl Nodes {
         nodes
     }
 
-    pub(crate) fn numbered(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+    /// Every node, also those without shards.
+    pub fn numbered(&self) -> impl Iterator<Item = (NodeId, &Node)> {
         self.all.iter().enumerate().map(|(n, node)| (NodeId(n), node))
     }
 
-    pub(crate) fn is_any_jumped(&self) -> bool {
+    /// Returns true if the clock of any node with shards is not trusted.
+    pub fn is_any_jumped(&self) -> bool {
         self.used.keys().any(|&node| self[node].guard.is_jumped())
     }
 
     /// The latest reading of a node's clock when a call sent now runs; `None` before the first comparison.
-    pub(crate) fn latest(&self, node: NodeId, now: Instant) -> Option<UnixMillis> {
+    pub fn latest(&self, node: NodeId, now: Instant) -> Option<UnixMillis> {
         self[node].guard.latest(now, ON_THE_WAY)
     }
 
     /// How long a message has been due, by the clock of its node; zero if not yet due, and before the node's first
     /// answer.
-    pub(crate) fn overdue(&self, node: NodeId, due: UnixMillis, now: Instant) -> Duration {
+    pub fn overdue(&self, node: NodeId, due: UnixMillis, now: Instant) -> Duration {
         positive(self.overdue_us(node, due, now))
     }
 
     /// The time until a message is due, by the clock of its node; zero if due, and before the node's first answer.
-    pub(crate) fn until(&self, node: NodeId, due: UnixMillis, now: Instant) -> Duration {
+    pub fn until(&self, node: NodeId, due: UnixMillis, now: Instant) -> Duration {
         positive(-self.overdue_us(node, due, now))
     }
 
@@ -162,7 +176,8 @@ impl Nodes {
         reach.map_or(0, |reach| i128::from(reach) - i128::from(due.get()) * 1000)
     }
 
-    pub(crate) fn woke(&mut self, aimed: Instant, woken: Instant) {
+    /// Records that an alarm set to `aimed` woke the loop at `woken`.
+    pub fn woke(&mut self, aimed: Instant, woken: Instant) {
         self.all.iter_mut().for_each(|node| node.aim.woke(aimed, woken));
     }
 }
@@ -188,9 +203,11 @@ impl IndexMut<NodeId> for Nodes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::{Client, Settings};
+    use crate::clock;
+    use crate::owner::Owner;
     use crate::scheduling::{Comparison, Found, Hold};
-    use delayq::protocol::{Owner, UnixMicros};
-    use delayq::{Client, Settings};
+    use delayq_core::time::UnixMicros;
 
     const SHARDS: [ShardId; 2] = [ShardId::new(0), ShardId::new(1)];
     const SECOND: Duration = Duration::from_secs(1);
@@ -203,7 +220,7 @@ mod tests {
 
     impl Scene {
         fn new(names: [&str; 2]) -> Self {
-            let (start, client) = (Instant::now(), Client::new(Settings::new("redis://127.0.0.1:1")));
+            let (start, client) = (clock::steady(), Client::new(Settings::new("redis://127.0.0.1:1")));
             let nodes = Nodes::new(Owner::new(client).places(), Guard::new(start, SECOND, SECOND));
             let mut scene = Self { nodes, schedule: Schedule::new(10, Duration::ZERO), start };
             scene.place(names);

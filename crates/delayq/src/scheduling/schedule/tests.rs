@@ -2,6 +2,7 @@
 
 use super::shard::{FIRST_RETRY, STUCK_RETRY};
 use super::*;
+use crate::clock;
 
 const EPOCH: u64 = 7;
 const NODE: NodeId = NodeId(0);
@@ -24,6 +25,11 @@ fn owning(due: &[Option<u64>]) -> Schedule {
         schedule.own(shard(n as u16), EPOCH, due.map(ms));
     }
     schedule
+}
+
+fn poll_all(schedule: &mut Schedule) {
+    let all: Vec<ShardId> = schedule.owned().collect();
+    all.into_iter().for_each(|id| schedule.poll(id));
 }
 
 fn rounds(schedule: &mut Schedule, at: Instant, redis: u64) -> Vec<Round> {
@@ -57,7 +63,7 @@ fn what_is_due_goes_in_one_pipeline_and_the_rest_waits_for_the_earliest() {
         (&[Some(100), None, Some(90)], 100, &[2, 0], None),
     ];
     for &(due, redis, sent, next) in table {
-        let now = Instant::now();
+        let now = clock::steady();
         let mut schedule = owning(due);
         let out = rounds(&mut schedule, now, redis);
         let shards: Vec<u16> = out.iter().flat_map(|round| &round.shards).map(|(s, _)| s.get()).collect();
@@ -70,13 +76,13 @@ fn what_is_due_goes_in_one_pipeline_and_the_rest_waits_for_the_earliest() {
 fn the_ids_of_a_light_pipeline_are_shared_by_its_shards() {
     for (shards, limit) in [(1, 128), (2, 64), (16, 8), (64, 8)] {
         let mut schedule = owning(&vec![Some(1); shards]);
-        assert_eq!(rounds(&mut schedule, Instant::now(), 1)[0].limit, limit, "{shards} shards");
+        assert_eq!(rounds(&mut schedule, clock::steady(), 1)[0].limit, limit, "{shards} shards");
     }
 }
 
 #[test]
 fn more_shards_than_a_pipeline_takes_go_in_turns() {
-    let now = Instant::now();
+    let now = clock::steady();
     let mut schedule = owning(&[Some(1); 100]);
     let first = rounds(&mut schedule, now, 1).remove(0);
     assert_eq!(first.shards.len(), LIGHT_SHARDS);
@@ -98,7 +104,7 @@ fn a_wake_that_comes_while_a_call_is_out_is_not_overwritten_by_its_answer() {
         (None, Some(300), 300),
         (Some(150), None, 150),
     ] {
-        let now = Instant::now();
+        let now = clock::steady();
         let mut schedule = owning(&[Some(100)]);
         assert_eq!(rounds(&mut schedule, now, 100), [light(&[0], 128)]);
         if let Some(woken) = woken {
@@ -115,13 +121,13 @@ fn a_nearer_wake_lowers_the_next_due_time_and_a_later_one_does_not_raise_it() {
     let mut schedule = owning(&[Some(100)]);
     for (woken, next) in [(200, 100), (50, 50), (70, 50)] {
         schedule.wake(shard(0), ms(woken));
-        assert_eq!(upcoming(&schedule, Instant::now()).due, Some(ms(next)));
+        assert_eq!(upcoming(&schedule, clock::steady()).due, Some(ms(next)));
     }
 }
 
 #[test]
 fn wakes_closer_than_the_resolution_are_merged() {
-    let now = Instant::now();
+    let now = clock::steady();
     let mut schedule = owning(&[Some(100), Some(101)]);
     assert_eq!(rounds(&mut schedule, now, 100), [light(&[0], 128)]);
     schedule.answered((NODE, shard(0)), answer(None, false, 100), now);
@@ -135,7 +141,7 @@ fn wakes_closer_than_the_resolution_are_merged() {
 
 #[test]
 fn a_call_that_came_too_early_goes_again_at_once() {
-    let now = Instant::now();
+    let now = clock::steady();
     let mut schedule = owning(&[Some(100)]);
     assert_eq!(rounds(&mut schedule, now, 100), [light(&[0], 128)]);
     let early = Found { early: true, ..answer(Some(100), false, 99) };
@@ -148,7 +154,7 @@ fn a_call_that_came_too_early_goes_again_at_once() {
 #[test]
 fn a_third_light_pipeline_waits_for_an_answer() {
     let ms = Duration::from_millis(1);
-    let now = Instant::now();
+    let now = clock::steady();
     let mut schedule = owning(&[Some(100), Some(101), Some(102)]);
     assert_eq!(rounds(&mut schedule, now, 100), [light(&[0], 128)]);
     assert_eq!(rounds(&mut schedule, now + ms, 101), [light(&[1], 128)], "one is at work, one on its way");
@@ -160,7 +166,7 @@ fn a_third_light_pipeline_waits_for_an_answer() {
 
 #[test]
 fn a_full_batch_goes_again_at_once_alone_and_in_turns_beside_what_is_light() {
-    let now = Instant::now();
+    let now = clock::steady();
     let mut schedule = owning(&[Some(100), Some(100), Some(100), Some(200)]);
     assert_eq!(rounds(&mut schedule, now, 100), [light(&[0, 1, 2], 42)]);
     for n in 0..3 {
@@ -187,7 +193,7 @@ fn a_full_batch_goes_again_at_once_alone_and_in_turns_beside_what_is_light() {
 
 #[test]
 fn a_shard_that_failed_rests_longer_each_time_and_holds_up_no_other() {
-    let now = Instant::now();
+    let now = clock::steady();
     let mut schedule = owning(&[Some(100), Some(100)]);
     let mut at = now;
     for rest in [20, 40, 80, 160, 320, 640, 1000, 1000] {
@@ -202,7 +208,7 @@ fn a_shard_that_failed_rests_longer_each_time_and_holds_up_no_other() {
     assert_eq!(rounds(&mut schedule, at, 100)[0].shards.len(), 2);
     schedule.answered((NODE, shard(0)), answer(None, false, 100), at);
     schedule.returned(NODE, Pipeline::Light);
-    schedule.poll_all();
+    poll_all(&mut schedule);
     rounds(&mut schedule, at + Duration::from_millis(1), 0);
     schedule.failed((NODE, shard(0)), at);
     assert_eq!(schedule.shards[&shard(0)].resting, Some(at + FIRST_RETRY), "an answer ends the series");
@@ -210,7 +216,7 @@ fn a_shard_that_failed_rests_longer_each_time_and_holds_up_no_other() {
 
 #[test]
 fn an_answer_that_left_what_is_due_is_not_repeated_at_once() {
-    let now = Instant::now();
+    let now = clock::steady();
     let mut schedule = owning(&[Some(100)]);
     rounds(&mut schedule, now, 100);
     schedule.answered((NODE, shard(0)), answer(Some(100), false, 105), now);
@@ -223,9 +229,9 @@ fn an_answer_that_left_what_is_due_is_not_repeated_at_once() {
 
 #[test]
 fn a_look_goes_out_whatever_is_due_and_counts_as_one() {
-    let now = Instant::now();
+    let now = clock::steady();
     let mut schedule = owning(&[Some(100), None]);
-    schedule.poll_all();
+    poll_all(&mut schedule);
     assert_eq!(upcoming(&schedule, now).anyway, Some(now));
     assert_eq!(rounds(&mut schedule, now, 100), [light(&[0, 1], 64)]);
     assert!(schedule.was_due(shard(0)) && !schedule.was_due(shard(1)));
@@ -233,7 +239,7 @@ fn a_look_goes_out_whatever_is_due_and_counts_as_one() {
 
 #[test]
 fn a_stopped_or_dropped_shard_is_not_pumped() {
-    let now = Instant::now();
+    let now = clock::steady();
     let mut schedule = owning(&[Some(100), Some(100)]);
     schedule.jump(NODE, true);
     schedule.drop(shard(1));
@@ -248,9 +254,9 @@ fn a_stopped_or_dropped_shard_is_not_pumped() {
 
 #[test]
 fn what_is_due_waits_for_no_look() {
-    let now = Instant::now();
+    let now = clock::steady();
     let mut schedule = owning(&[vec![None; 200], vec![Some(100); 3]].concat());
-    schedule.poll_all();
+    poll_all(&mut schedule);
     let polls = rounds(&mut schedule, now, 99).remove(0);
     assert_eq!(polls.shards.len(), POLLS_ALONE, "nothing is due yet");
     let later = now + Duration::from_millis(1);
@@ -269,7 +275,7 @@ fn a_wake_that_overtakes_the_answer_to_its_claim_is_not_dropped() {
         schedule.wake(shard(0), ms(woken));
         schedule.own(shard(0), EPOCH, claimed.map(ms));
         assert_eq!(
-            upcoming(&schedule, Instant::now()).due,
+            upcoming(&schedule, clock::steady()).due,
             Some(ms(next)),
             "woken {woken}, claimed {claimed:?}"
         );
@@ -277,12 +283,12 @@ fn a_wake_that_overtakes_the_answer_to_its_claim_is_not_dropped() {
     let mut schedule = owning(&[]);
     schedule.wake(shard(0), ms(50));
     schedule.own(shard(0), EPOCH, None);
-    assert_eq!(upcoming(&schedule, Instant::now()).due, None, "what is another's is not kept");
+    assert_eq!(upcoming(&schedule, clock::steady()).due, None, "what is another's is not kept");
 }
 
 #[test]
 fn a_shard_owned_again_has_the_new_epoch() {
-    let now = Instant::now();
+    let now = clock::steady();
     let mut schedule = owning(&[Some(100)]);
     schedule.doubt(shard(0), true);
     schedule.own(shard(0), EPOCH + 1, Some(ms(100)));
@@ -291,7 +297,7 @@ fn a_shard_owned_again_has_the_new_epoch() {
 
 #[test]
 fn a_node_that_does_not_answer_holds_up_no_other_and_a_shard_that_moves_is_polled_at_its_new_one() {
-    let now = Instant::now();
+    let now = clock::steady();
     let other = NodeId(1);
     let mut schedule = Schedule::<()>::new(500, Duration::ZERO);
     schedule.place(shard(1), other);
@@ -312,7 +318,7 @@ fn a_node_that_does_not_answer_holds_up_no_other_and_a_shard_that_moves_is_polle
 
 #[test]
 fn what_the_former_node_of_a_shard_answers_late_is_not_taken_for_its_new_one() {
-    let now = Instant::now();
+    let now = clock::steady();
     let other = NodeId(1);
     for fails in [false, true] {
         let mut schedule = owning(&[Some(100)]);
@@ -335,7 +341,7 @@ fn what_the_former_node_of_a_shard_answers_late_is_not_taken_for_its_new_one() {
 
 #[test]
 fn an_answer_for_a_shard_that_was_given_away_says_nothing() {
-    let now = Instant::now();
+    let now = clock::steady();
     let mut schedule = owning(&[Some(100)]);
     rounds(&mut schedule, now, 100);
     schedule.drop(shard(0));
@@ -362,16 +368,16 @@ fn a_jump_holds_every_shard_once_and_a_proven_clock_lets_them_go() {
     schedule.settled(shard(1), true);
     schedule.jump(NODE, false);
     assert_eq!(holds(&mut schedule, true), [(0, false), (1, false)]);
-    assert_eq!(rounds(&mut schedule, Instant::now(), 1), [], "their node still holds them");
+    assert_eq!(rounds(&mut schedule, clock::steady(), 1), [], "their node still holds them");
     schedule.settled(shard(0), true);
     schedule.settled(shard(1), false);
     assert_eq!(holds(&mut schedule, true), [(1, false)], "a failed end of a hold is sent again");
-    assert_eq!(rounds(&mut schedule, Instant::now(), 1), [light(&[0], 128)]);
+    assert_eq!(rounds(&mut schedule, clock::steady(), 1), [light(&[0], 128)]);
 }
 
 #[test]
 fn a_hold_of_an_earlier_owner_is_learned_from_the_answer_and_ended() {
-    let now = Instant::now();
+    let now = clock::steady();
     let mut schedule = owning(&[Some(1), None]);
     rounds(&mut schedule, now, 1);
     schedule.answered((NODE, shard(0)), Found { held: Some(true), ..answer(Some(1), false, 0) }, now);
@@ -387,7 +393,7 @@ fn a_hold_of_an_earlier_owner_is_learned_from_the_answer_and_ended() {
 
 #[test]
 fn a_lost_shard_leaves_nothing_behind() {
-    let now = Instant::now();
+    let now = clock::steady();
     let mut schedule = Schedule::<Vec<u8>>::new(500, Duration::ZERO);
     schedule.expect(shard(0));
     schedule.wake(shard(0), ms(1));

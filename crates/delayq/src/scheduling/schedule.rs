@@ -12,12 +12,12 @@ mod queues;
 mod round;
 mod shard;
 
-pub(crate) use holds::Hold;
-pub(crate) use round::{Found, NextRounds, Pipeline, Round};
+pub use holds::Hold;
+pub use round::{Found, NextRounds, Pipeline, Round};
 
 use super::node_id::NodeId;
-use delayq::UnixMillis;
-use delayq::protocol::ShardId;
+use delayq_core::shard::ShardId;
+use delayq_core::time::UnixMillis;
 use queues::{QueuePlaces, Queues};
 use shard::{Shard, earlier};
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ const HEAVY_CALLS: usize = 1;
 /// This is the one map of the owned shards: `K` is everything else that the program keeps for each owned shard, empty
 /// when a shard is owned first and dropped with the shard.
 #[derive(Clone, Debug)]
-pub(crate) struct Schedule<K = ()> {
+pub struct Schedule<K = ()> {
     shards: BTreeMap<ShardId, Shard<K>>,
     /// The node of each shard of the deployment, owned or not; the first node if a shard has no entry.
     homes: BTreeMap<ShardId, NodeId>,
@@ -72,7 +72,7 @@ struct Way {
 
 impl<K> Schedule<K> {
     /// Starts without shards. `batch` is the maximum ids of one call; wake-ups closer than `resolution` are merged.
-    pub(crate) fn new(batch: u16, resolution: Duration) -> Self {
+    pub fn new(batch: u16, resolution: Duration) -> Self {
         Self {
             shards: BTreeMap::new(),
             homes: BTreeMap::new(),
@@ -96,14 +96,14 @@ impl<K> Schedule<K> {
     }
 
     /// Records the wakes of a shard from now on, while its claim is in flight.
-    pub(crate) fn expect(&mut self, shard: ShardId) {
+    pub fn expect(&mut self, shard: ShardId) {
         if !self.shards.contains_key(&shard) {
             self.expected.entry(shard).or_default();
         }
     }
 
     /// Owns a shard under this epoch, for the first time or again.
-    pub(crate) fn own(&mut self, id: ShardId, epoch: u64, next_due: Option<UnixMillis>)
+    pub fn own(&mut self, id: ShardId, epoch: u64, next_due: Option<UnixMillis>)
     where
         K: Default,
     {
@@ -124,7 +124,7 @@ impl<K> Schedule<K> {
 
     /// Drops a shard with all that is kept for it, and sends no further calls for it. Returns true if the shard was
     /// owned.
-    pub(crate) fn drop(&mut self, id: ShardId) -> bool {
+    pub fn drop(&mut self, id: ShardId) -> bool {
         self.expected.remove(&id);
         let Some(shard) = self.shards.remove(&id) else { return false };
         self.requeue(shard.node, id, &QueuePlaces::of(&shard), &QueuePlaces::default());
@@ -132,12 +132,12 @@ impl<K> Schedule<K> {
     }
 
     /// Stops a shard until its ownership is renewed or confirmed.
-    pub(crate) fn doubt(&mut self, id: ShardId, doubted: bool) {
+    pub fn doubt(&mut self, id: ShardId, doubted: bool) {
         self.edit(id, |shard| shard.stop(|shard| shard.doubted = doubted));
     }
 
-    /// Handles a wake: a message is due at `due`.
-    pub(crate) fn wake(&mut self, id: ShardId, due: UnixMillis) {
+    /// Handles a wake, or another answer about the shard: a message is due at `due`.
+    pub fn wake(&mut self, id: ShardId, due: UnixMillis) {
         if let Some(woken) = self.expected.get_mut(&id) {
             *woken = earlier(*woken, Some(due));
         }
@@ -149,25 +149,13 @@ impl<K> Schedule<K> {
         });
     }
 
-    /// Lowers the next due time to the time that a poll found.
-    pub(crate) fn learn(&mut self, id: ShardId, next_due: Option<UnixMillis>) {
-        // The poll may have read an older state than a wake since then: the earlier time costs an empty call at most.
-        self.edit(id, |shard| shard.next_due = earlier(shard.next_due, next_due));
-    }
-
     /// Polls a shard, even if nothing is due.
-    pub(crate) fn poll(&mut self, id: ShardId) {
+    pub fn poll(&mut self, id: ShardId) {
         self.edit(id, |shard| shard.poll = true);
     }
 
-    /// Polls every shard, even if nothing is due.
-    pub(crate) fn poll_all(&mut self) {
-        let all: Vec<ShardId> = self.shards.keys().copied().collect();
-        all.into_iter().for_each(|id| self.poll(id));
-    }
-
     /// Returns the pipelines to send now. `finds` tells whether a call sent now to a node runs at or after a due time.
-    pub(crate) fn rounds(&mut self, now: Instant, finds: impl Fn(NodeId, UnixMillis) -> bool) -> Vec<Round> {
+    pub fn rounds(&mut self, now: Instant, finds: impl Fn(NodeId, UnixMillis) -> bool) -> Vec<Round> {
         let mut rounds = Vec::new();
         let mut next = self.ways.first_key_value().map(|(&node, _)| node);
         while let Some(node) = next {
@@ -205,7 +193,7 @@ impl<K> Schedule<K> {
     }
 
     /// Returns when to ask for rounds to each node again, if no wake or answer comes before.
-    pub(crate) fn next(&self, now: Instant) -> impl Iterator<Item = (NodeId, NextRounds)> {
+    pub fn next(&self, now: Instant) -> impl Iterator<Item = (NodeId, NextRounds)> {
         self.ways.iter().map(move |(&node, way)| (node, self.next_to(way, now)))
     }
 
@@ -223,12 +211,7 @@ impl<K> Schedule<K> {
 
     /// Handles the answer of a node for a shard. Returns the things kept for the shard if the shard is still owned and
     /// still at that node: otherwise the answer is stale.
-    pub(crate) fn answered(
-        &mut self,
-        (node, id): (NodeId, ShardId),
-        answer: Found,
-        now: Instant,
-    ) -> Option<&mut K> {
+    pub fn answered(&mut self, (node, id): (NodeId, ShardId), answer: Found, now: Instant) -> Option<&mut K> {
         let shard = self.shards.get_mut(&id).filter(|shard| shard.node == node)?;
         let way = self.ways.entry(node).or_default();
         if answer.early {
@@ -243,7 +226,7 @@ impl<K> Schedule<K> {
 
     /// Rests a shard after a failed call to a node. Returns the things kept for the shard if the shard is still owned
     /// and still at that node.
-    pub(crate) fn failed(&mut self, (node, id): (NodeId, ShardId), now: Instant) -> Option<&mut K> {
+    pub fn failed(&mut self, (node, id): (NodeId, ShardId), now: Instant) -> Option<&mut K> {
         let shard = self.shards.get_mut(&id).filter(|shard| shard.node == node)?;
         let before = QueuePlaces::of(shard);
         shard.failed(now);
@@ -252,7 +235,7 @@ impl<K> Schedule<K> {
     }
 
     /// Ends a pipeline; each of its shards was answered, failed, or dropped meanwhile.
-    pub(crate) fn returned(&mut self, node: NodeId, pipeline: Pipeline) {
+    pub fn returned(&mut self, node: NodeId, pipeline: Pipeline) {
         let way = self.ways.entry(node).or_default();
         match pipeline {
             Pipeline::Light => way.light_out = way.light_out.saturating_sub(1),
@@ -261,17 +244,17 @@ impl<K> Schedule<K> {
     }
 
     /// Returns true if the last call for a shard was sent for a due time, and not only as a poll.
-    pub(crate) fn was_due(&self, shard: ShardId) -> bool {
+    pub fn was_due(&self, shard: ShardId) -> bool {
         self.shards.get(&shard).is_some_and(|shard| shard.sent_for_due)
     }
 
     /// The epoch under which a shard is owned.
-    pub(crate) fn epoch(&self, shard: ShardId) -> Option<u64> {
+    pub fn epoch(&self, shard: ShardId) -> Option<u64> {
         self.shards.get(&shard).map(|shard| shard.epoch)
     }
 
     /// Returns true if a shard is owned and its ownership is not in doubt.
-    pub(crate) fn is_certain(&self, shard: ShardId) -> bool {
+    pub fn is_certain(&self, shard: ShardId) -> bool {
         self.shards.get(&shard).is_some_and(|shard| !shard.doubted)
     }
 
@@ -281,27 +264,27 @@ impl<K> Schedule<K> {
     }
 
     /// Every owned shard at a node.
-    pub(crate) fn owned_at(&self, node: NodeId) -> impl Iterator<Item = ShardId> {
+    pub fn owned_at(&self, node: NodeId) -> impl Iterator<Item = ShardId> {
         self.shards.iter().filter(move |(_, shard)| shard.node == node).map(|(&id, _)| id)
     }
 
     /// The number of owned shards.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.shards.len()
     }
 
     /// The things kept for an owned shard.
-    pub(crate) fn kept(&self, shard: ShardId) -> Option<&K> {
+    pub fn kept(&self, shard: ShardId) -> Option<&K> {
         self.shards.get(&shard).map(|shard| &shard.kept)
     }
 
     /// The things kept for an owned shard, to change.
-    pub(crate) fn kept_mut(&mut self, shard: ShardId) -> Option<&mut K> {
+    pub fn kept_mut(&mut self, shard: ShardId) -> Option<&mut K> {
         self.shards.get_mut(&shard).map(|shard| &mut shard.kept)
     }
 
     /// The things kept for each owned shard.
-    pub(crate) fn all_kept(&self) -> impl Iterator<Item = (ShardId, &K)> + Clone {
+    pub fn all_kept(&self) -> impl Iterator<Item = (ShardId, &K)> + Clone {
         self.shards.iter().map(|(&id, shard)| (id, &shard.kept))
     }
 
@@ -314,7 +297,7 @@ impl<K> Schedule<K> {
 
     /// The earliest due time of each node, including held shards. A doubted shard has a newer owner, which answers for
     /// the shard.
-    pub(crate) fn earliest(&self) -> BTreeMap<NodeId, UnixMillis> {
+    pub fn earliest(&self) -> BTreeMap<NodeId, UnixMillis> {
         let mut nodes = BTreeMap::new();
         for shard in self.shards.values().filter(|shard| !shard.doubted) {
             if let Some(due) = shard.next_due {

@@ -1,8 +1,8 @@
 //! The queues of waiting shards, each in serving order, so that no step scans all shards.
 
 use super::shard::Shard;
-use delayq::UnixMillis;
-use delayq::protocol::ShardId;
+use delayq_core::shard::ShardId;
+use delayq_core::time::UnixMillis;
 use std::collections::BTreeSet;
 use std::time::Instant;
 

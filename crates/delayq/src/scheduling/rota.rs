@@ -1,11 +1,12 @@
 //! Takes turns over the owned shards: all shards in each interval, a few at a time. Pure.
 
 use super::schedule::Schedule;
-use delayq::protocol::ShardId;
+use delayq_core::shard::ShardId;
 use std::time::{Duration, Instant};
 
+/// The turns.
 #[derive(Clone, Debug)]
-pub(crate) struct Rota {
+pub struct Rota {
     every: Duration,
     /// Maximum shards at a time.
     step: usize,
@@ -18,16 +19,17 @@ pub(crate) struct Rota {
 
 impl Rota {
     /// Takes each shard once in `every`, `step` at a time.
-    pub(crate) fn new(every: Duration, step: usize, now: Instant) -> Self {
+    pub fn new(every: Duration, step: usize, now: Instant) -> Self {
         Self { every, step, last: None, done: now }
     }
 
-    pub(crate) fn next(&self, shards: usize) -> Instant {
+    /// The time of the next turn.
+    pub fn next(&self, shards: usize) -> Instant {
         self.done + self.stretch(shards)
     }
 
-    /// Turns missed during a sleep are not made up at once: that would be the burst that the rota avoids.
-    pub(crate) fn take<K>(&mut self, schedule: &Schedule<K>, now: Instant) -> Vec<ShardId> {
+    /// Takes the shards whose turn has come. Turns missed during a sleep are not made up at once: that would be the burst that the rota avoids.
+    pub fn take<K>(&mut self, schedule: &Schedule<K>, now: Instant) -> Vec<ShardId> {
         let (shards, next) = (schedule.count(), self.next(schedule.count()));
         if now < next {
             return Vec::new();
@@ -46,6 +48,7 @@ impl Rota {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock;
 
     const EVERY: Duration = Duration::from_secs(6);
     const STEP: usize = 8;
@@ -59,7 +62,7 @@ mod tests {
     #[test]
     fn each_shard_has_one_turn_in_each_interval_and_few_at_a_time() {
         for shards in [1, 7, 8, 9, 16, 250, 1_024, 4_096] {
-            let start = Instant::now();
+            let start = clock::steady();
             let (mut rota, schedule) = (Rota::new(EVERY, STEP, start), owned(shards));
             let mut turns = vec![0; usize::from(shards)];
             while rota.next(usize::from(shards)) <= start + 3 * EVERY {
@@ -75,7 +78,7 @@ mod tests {
 
     #[test]
     fn what_was_slept_through_is_no_burst() {
-        let start = Instant::now();
+        let start = clock::steady();
         let mut rota = Rota::new(EVERY, STEP, start);
         let late = start + 2 * EVERY;
         assert_eq!(rota.take(&owned(1_024), late).len(), STEP);
@@ -84,7 +87,7 @@ mod tests {
 
     #[test]
     fn nothing_owned_takes_no_turn() {
-        let start = Instant::now();
+        let start = clock::steady();
         let mut rota = Rota::new(EVERY, STEP, start);
         assert_eq!(rota.take(&owned(0), start + EVERY), []);
         assert_eq!(rota.next(0), start + 2 * EVERY);

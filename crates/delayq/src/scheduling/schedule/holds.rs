@@ -5,24 +5,24 @@
 
 use super::Schedule;
 use crate::scheduling::node_id::NodeId;
-use delayq::protocol::ShardId;
+use delayq_core::shard::ShardId;
 
 /// A hold of a shard to set, or to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Hold {
+pub struct Hold {
     /// The shard.
-    pub(crate) shard: ShardId,
+    pub shard: ShardId,
     /// The epoch under which the shard is owned.
-    pub(crate) epoch: u64,
+    pub epoch: u64,
     /// True to set the hold.
-    pub(crate) on: bool,
+    pub on: bool,
 }
 
 // === impl Schedule ===
 
 impl<K> Schedule<K> {
     /// Stops the shards of a node while the clock of the node is not trusted.
-    pub(crate) fn jump(&mut self, node: NodeId, jumped: bool) {
+    pub fn jump(&mut self, node: NodeId, jumped: bool) {
         self.ways.entry(node).or_default().jumped = jumped;
         let here: Vec<ShardId> = self.owned_at(node).collect();
         here.into_iter()
@@ -31,7 +31,7 @@ impl<K> Schedule<K> {
 
     /// Takes the holds to set or to end now in the shards of a node; holds end only once the clock is `proven`. Answer
     /// each by [`Self::settled`].
-    pub(crate) fn holds(&mut self, node: NodeId, proven: bool) -> Vec<Hold> {
+    pub fn holds(&mut self, node: NodeId, proven: bool) -> Vec<Hold> {
         let on = self.is_jumped(node);
         if !on && !proven {
             return Vec::new();
@@ -47,7 +47,7 @@ impl<K> Schedule<K> {
     }
 
     /// Handles the answer to a hold or to its end. Without success the call is sent again.
-    pub(crate) fn settled(&mut self, shard: ShardId, done: bool) {
+    pub fn settled(&mut self, shard: ShardId, done: bool) {
         self.edit(shard, |shard| {
             if let (Some(on), true) = (shard.hold_sent.take(), done) {
                 shard.stop(|shard| shard.held = on);
@@ -56,7 +56,7 @@ impl<K> Schedule<K> {
     }
 
     /// Returns true if any shard is known to be held by its node.
-    pub(crate) fn hold_any(&self) -> bool {
+    pub fn hold_any(&self) -> bool {
         self.ways.values().any(|way| way.queues.hold_any())
     }
 

@@ -2,7 +2,7 @@
 
 use super::round::{Found, Pipeline};
 use crate::scheduling::node_id::NodeId;
-use delayq::UnixMillis;
+use delayq_core::time::UnixMillis;
 use std::time::{Duration, Instant};
 
 /// How long a shard rests after a failed call; doubled after each further failure.

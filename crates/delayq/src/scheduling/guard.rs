@@ -11,15 +11,15 @@
 //! reconnect, a restart or another master behind the same address must fit the baseline, and so must a node of a
 //! cluster that takes over.
 
-use delayq::UnixMillis;
-use delayq::protocol::UnixMicros;
+use delayq_core::time::{UnixMicros, UnixMillis};
 use std::time::{Duration, Instant};
 
 /// Maximum drift between two sound clocks: NTP slews by at most 500 ppm, on either side.
 const DRIFT_PPM: u128 = 1000;
 
+/// The judge of one clock.
 #[derive(Clone, Debug)]
-pub(crate) struct Guard {
+pub struct Guard {
     origin: Instant,
     max_step: Duration,
     steady_for: Duration,
@@ -35,15 +35,21 @@ struct Baseline {
     at: Instant,
 }
 
+/// Redis's clock during a call, and the times of the call by the local clock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Comparison {
-    pub(crate) sent: Instant,
-    pub(crate) ran: UnixMicros,
-    pub(crate) answered: Instant,
+pub struct Comparison {
+    /// When the call was sent.
+    pub sent: Instant,
+    /// What Redis's clock read.
+    pub ran: UnixMicros,
+    /// When the answer arrived.
+    pub answered: Instant,
 }
 
+/// The judgement after a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub enum Verdict {
+    /// The clock fits the baseline, or was not compared before.
     Fits,
     /// The clock jumped by this number of µs: hold the shards.
     Jumped(i64),
@@ -54,29 +60,30 @@ pub(crate) enum Verdict {
 // === impl Guard ===
 
 impl Guard {
-    /// `now` is any moment of the local clock.
-    pub(crate) fn new(now: Instant, max_step: Duration, steady_for: Duration) -> Self {
+    /// Starts without a baseline. `now` is any moment of the local clock.
+    pub fn new(now: Instant, max_step: Duration, steady_for: Duration) -> Self {
         Self { origin: now, max_step, steady_for, baseline: None, since: None, jumped: false }
     }
 
-    /// The clock of the Redis that takes over has to fit the same baseline.
-    pub(crate) fn heir(&self) -> Self {
+    /// The guard of the Redis that takes over, whose clock has to fit the same baseline.
+    pub fn heir(&self) -> Self {
         Self { since: None, jumped: false, ..self.clone() }
     }
 
-    pub(crate) fn is_jumped(&self) -> bool {
+    /// Returns true if the clock is not trusted.
+    pub fn is_jumped(&self) -> bool {
         self.jumped
     }
 
     /// Returns true if the clock was steady for long enough to end a hold that an earlier owner left.
-    pub(crate) fn is_proven(&self, now: Instant) -> bool {
+    pub fn is_proven(&self, now: Instant) -> bool {
         !self.jumped
             && self.since.is_some_and(|since| now.saturating_duration_since(since) >= self.steady_for)
     }
 
     /// The latest reading of Redis's clock, without a jump, during a call that is sent at `sent` and answered within
     /// `trip`; `None` before the first comparison.
-    pub(crate) fn latest(&self, sent: Instant, trip: Duration) -> Option<UnixMillis> {
+    pub fn latest(&self, sent: Instant, trip: Duration) -> Option<UnixMillis> {
         let baseline = self.baseline?;
         let answered = sent + trip;
         let local_us = self.local_us(answered);
@@ -86,7 +93,7 @@ impl Guard {
     }
 
     /// Takes a comparison of the clocks.
-    pub(crate) fn compare(&mut self, seen: Comparison) -> Verdict {
+    pub fn compare(&mut self, seen: Comparison) -> Verdict {
         // The call ran between sending and answer, so the offset lies between these two values.
         let low = self.offset_us(seen.ran, seen.answered);
         let high = self.offset_us(seen.ran, seen.sent);
@@ -136,6 +143,7 @@ impl Guard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock;
 
     const T0_US: i64 = 1_700_000_000_000_000;
 
@@ -152,7 +160,7 @@ mod tests {
 
     #[test]
     fn who_takes_over_has_to_fit_the_clock_of_before_and_is_proven_by_its_own_time() {
-        let start = Instant::now();
+        let start = clock::steady();
         let mut former = guard(start);
         former.compare(seen(start, 0, 0, 1));
         assert_eq!(former.heir().compare(seen(start, 100, 10_000, 1)), Verdict::Jumped(9_999_500));
@@ -203,7 +211,7 @@ mod tests {
             ),
         ];
         for (name, steps) in table {
-            let start = Instant::now();
+            let start = clock::steady();
             let mut guard = guard(start);
             for &(at_ms, step_ms, trip_ms, expected) in *steps {
                 let verdict = guard.compare(seen(start, at_ms, step_ms, trip_ms));
@@ -218,7 +226,7 @@ mod tests {
 
     #[test]
     fn what_a_clock_can_read_is_the_baseline_and_the_step_that_is_no_alarm() {
-        let start = Instant::now();
+        let start = clock::steady();
         let mut guard = guard(start);
         assert_eq!(guard.latest(start, Duration::ZERO), None, "nothing is known yet");
         guard.compare(seen(start, 0, 0, 0));
@@ -241,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_hold_found_at_the_start_ends_only_once_the_clock_is_proven() {
-        let start = Instant::now();
+        let start = clock::steady();
         let mut guard = guard(start);
         assert!(!guard.is_proven(start));
         guard.compare(seen(start, 0, 0, 1));
