@@ -176,6 +176,15 @@ async fn producers_and_consumers_do_all_they_can_with_the_rules_that_are_printed
     assert_eq!(second.ack().await.unwrap(), Settled::Delivered);
     within("a delivery", SHORT, consumer.next()).await.unwrap().bury("bad").await.unwrap();
     consumer.stop().await;
+
+    let url = set_user(&redis, "worker", &rules["worker"]).await;
+    let worker = client(&url, Role::Worker);
+    delayq::Admin::new(worker.clone()).check_server().await.unwrap();
+    let mut worker = Consumer::start(worker, ConsumerOptions::new([topic.clone()]).pump(true)).unwrap();
+    let soon = Message::new(topic.clone(), "soon").after(Duration::from_millis(200));
+    assert!(producer.put(soon).await.unwrap().outcome.is_accepted());
+    within("a message that the worker pumped", SHORT, worker.next()).await.unwrap().ack().await.unwrap();
+    worker.stop().await;
     // The text of the answer, to name any denied command.
     let denied: Vec<Vec<String>> = redis.command(&["ACL", "LOG"]).await;
     assert!(denied.is_empty(), "{denied:?}");

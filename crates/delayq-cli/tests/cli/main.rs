@@ -38,6 +38,7 @@ mod pipes;
 mod policy;
 mod printed;
 mod private;
+mod pumping;
 mod reference;
 mod refused;
 mod sentinel;

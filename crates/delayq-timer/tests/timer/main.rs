@@ -36,3 +36,4 @@ mod topics;
 mod turns;
 mod unreached;
 mod witness;
+mod workers;

@@ -6,6 +6,7 @@ mod failover;
 mod laden;
 mod listening;
 mod moving;
+mod pumping;
 mod scene;
 mod steady;
 mod walking;

@@ -177,7 +177,7 @@ impl Model {
 }
 
 /// A claim of a worker or the pump of another timer found something overdue, and no owner has pumped since.
-fn is_orphan(call: &Call, now: u64) -> bool {
+fn is_orphan(call: &Call<'_>, now: u64) -> bool {
     let meta = call.before.hashes.get("meta");
     let since = meta.and_then(|meta| lossy(meta.get("orphaned")?).parse::<u64>().ok());
     since.is_some_and(|since| since + 5_000 <= now)

@@ -1,0 +1,66 @@
+//! `delayq work --pump`: workers that need no timer, share the shards, and take over from each other.
+
+use crate::{delayq, deployed, done};
+use delayq_tests::deadline::{LONG, SHORT, wait_until};
+use delayq_tests::process::{Process, Signal, Stream};
+use delayq_tests::redis_server::{RedisServer, SharedRedis};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+const MESSAGES: usize = 400;
+/// The lock of a worker, a second, and time for a busy machine.
+const TAKEN_OVER: Duration = Duration::from_secs(10 + 1 + 5);
+
+fn worker(redis: &SharedRedis) -> Process {
+    delayq(redis).args(["work", "orders", "--pump", "-c", "8"]).start()
+}
+
+async fn owners(redis: &SharedRedis) -> Vec<String> {
+    let timers: Value = serde_json::from_str(&done(redis, &["timers", "--json"]).await).unwrap();
+    let owners = timers["owners"].as_array().unwrap();
+    owners.iter().map(|owner| owner["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn two_workers_deliver_without_a_timer_and_one_takes_over_when_the_other_is_killed() {
+    let redis = deployed(RedisServer::private().await).await;
+    let mut first = worker(&redis);
+    wait_until("the first worker to pump", LONG, async || {
+        owners(&redis).await.iter().all(|owner| owner.starts_with("worker/"))
+    })
+    .await;
+    let before = owners(&redis).await;
+    let second = worker(&redis);
+    for command in ["doctor", "check", "timers"] {
+        let said = done(&redis, &[command]).await;
+        assert!(!said.contains("no timer") && !said.contains("a single timer"), "{command}: {said}");
+    }
+    let doctor = done(&redis, &["doctor"]).await;
+    assert!(doctor.contains("1 worker pumps 4 shards, without a timer"), "{doctor}");
+    let line =
+        |n: usize| format!("{{\"id\":\"m-{n}\",\"due\":\"+{}ms\",\"payload\":\"m-{n}\"}}\n", 200 + 5 * n);
+    let lines: String = (0..MESSAGES).map(line).collect();
+    let put = delayq(&redis).args(["put", "orders", "--from", "-"]).run(lines.as_bytes(), SHORT).await;
+    assert_eq!(put.code, Some(0), "{put:?}");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    first.signal(Signal::KILL);
+    first.wait_end(SHORT).await;
+    let (killed, mut arrived) = (Instant::now(), BTreeMap::new());
+    wait_until("every message", LONG, async || {
+        arrived.clear();
+        for line in [&first, &second]
+            .into_iter()
+            .flat_map(|worker| worker.text(Stream::Out).lines().map(str::to_owned).collect::<Vec<_>>())
+        {
+            *arrived.entry(line).or_insert(0) += 1;
+        }
+        arrived.len() >= MESSAGES
+    })
+    .await;
+    assert!(killed.elapsed() < TAKEN_OVER + Duration::from_secs(30), "{:?}", killed.elapsed());
+    assert_eq!(arrived.len(), MESSAGES);
+    assert!(owners(&redis).await.iter().all(|owner| owner.starts_with("worker/") && !before.contains(owner)));
+    let mut second = second;
+    second.ends_well_by(Signal::INT, SHORT).await;
+}
