@@ -20,11 +20,13 @@ const SECONDS: u64 = 10;
 const AHEAD_EACH: Duration = Duration::from_micros(100);
 const AHEAD: Duration = Duration::from_secs(2);
 
-/// Targets for p50 and p99 in ms, and for Redis's CPU in percent of a core: without consumers, and with a worker.
+/// Targets for p50 and p99 in ms, and for Redis's CPU in percent of a core: without consumers, and with a worker; for p50
+/// and p99 of a worker that pumps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LatenessTargets {
     pub(crate) ready: [f64; 3],
     pub(crate) worker: [f64; 3],
+    pub(crate) pumping: [f64; 2],
 }
 
 struct Pumped {
@@ -36,12 +38,18 @@ struct Pumped {
 
 impl LatenessTargets {
     /// At 1,000 messages a second.
-    pub(crate) const STEADY: Self = Self { ready: [0.1, 0.5, 20.0], worker: [0.25, 1.0, 45.0] };
+    pub(crate) const STEADY: Self =
+        Self { ready: [0.1, 0.5, 20.0], worker: [0.25, 1.0, 45.0], pumping: [0.4, 1.2] };
     /// At 10,000 messages a second.
-    pub(crate) const BUSY: Self = Self { ready: [0.1, 0.5, 20.0], worker: [0.3, 1.0, 45.0] };
+    pub(crate) const BUSY: Self =
+        Self { ready: [0.1, 0.5, 20.0], worker: [0.3, 1.0, 45.0], pumping: [0.5, 2.0] };
 
     pub(crate) fn times(self, factor: f64) -> Self {
-        Self { ready: self.ready.map(|most| most * factor), worker: self.worker.map(|most| most * factor) }
+        Self {
+            ready: self.ready.map(|most| most * factor),
+            worker: self.worker.map(|most| most * factor),
+            pumping: self.pumping.map(|most| most * factor),
+        }
     }
 }
 
@@ -60,6 +68,7 @@ impl Bench {
         let bare = bare_loop::run(&self.address, due_times(rate)).await?;
         let (ready, pumped) = self.ready_waits(shape, rate, timers).await?;
         let (worker, redis_with_worker) = self.worker_waits(shape, rate, timers).await?;
+        let pumping = self.pumping_worker_waits(shape, rate).await?;
         if let Some(file) = &self.waits {
             for (of, what, waits) in [
                 ("delayq", "ready", &ready),
@@ -81,6 +90,7 @@ impl Bench {
         };
         let [ready_p50, ready_p99, redis] = targets.ready;
         let [worker_p50, worker_p99, redis_and_worker] = targets.worker;
+        let [pumping_p50, pumping_p99] = targets.pumping;
         Ok(vec![
             limited(ms("due -> ready, p50", &ready, 0.5), &bare.ready, 0.5, ready_p50),
             limited(ms("due -> ready, p99", &ready, 0.99), &bare.ready, 0.99, ready_p99),
@@ -88,6 +98,8 @@ impl Bench {
             ms("due -> ready, max", &ready, 1.0).target(Target::AtMost(10.0)),
             limited(ms("due -> worker, p50", &worker, 0.5), &bare.worker, 0.5, worker_p50),
             limited(ms("due -> worker, p99", &worker, 0.99), &bare.worker, 0.99, worker_p99),
+            limited(ms("due -> worker that pumps, p50", &pumping, 0.5), &bare.worker, 0.5, pumping_p50),
+            limited(ms("due -> worker that pumps, p99", &pumping, 0.99), &bare.worker, 0.99, pumping_p99),
             percent("a core for Redis, without worker", pumped.redis_percent).target(Target::AtMost(redis)),
             percent("a core for Redis, with worker", redis_with_worker)
                 .limit(bare.redis_percent)
@@ -131,7 +143,7 @@ impl Bench {
             prepared.owned_by(timers).await?;
             let from = prepared.gather(rate).await?;
             let topic = prepared.messages.topic.clone();
-            let worker = apart(worker_waits(self.client(shape.shards), topic, rate));
+            let worker = apart(worker_waits(self.client(shape.shards), topic, rate, false));
             let watch = async {
                 prepared.wait_until(from).await?;
                 let (cpu, since) = (redis_cpu(&mut prepared.bare).await?, clock::now());
@@ -142,6 +154,14 @@ impl Bench {
             tokio::try_join!(worker, watch)
         };
         timers.during(self.client(shape.shards), window).await
+    }
+
+    /// As [`Self::worker_waits`], without a timer: the worker pumps.
+    async fn pumping_worker_waits(&self, shape: Shape, rate: u64) -> Result<Vec<u64>, BenchError> {
+        let mut prepared = self.prepared(shape).await?;
+        prepared.gather(rate).await?;
+        let topic = prepared.messages.topic.clone();
+        apart(worker_waits(self.client(shape.shards), topic, rate, true)).await
     }
 }
 
@@ -203,9 +223,10 @@ pub(crate) async fn apart<T: Send + 'static>(
     waits.await.unwrap_or_else(|_| Err(BenchError::Wrong("the worker panicked".to_owned())))
 }
 
-async fn worker_waits(client: Client, topic: Topic, rate: u64) -> Result<Vec<u64>, BenchError> {
+async fn worker_waits(client: Client, topic: Topic, rate: u64, pump: bool) -> Result<Vec<u64>, BenchError> {
     let mut options = ConsumerOptions::new([topic]);
     options.concurrency = 1024;
+    options.pump = pump;
     let mut consumer = Consumer::start(client, options).expect("the options are in their ranges");
     let mut waits = Vec::new();
     let all = (rate * SECONDS) as usize;

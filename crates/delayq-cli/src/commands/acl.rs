@@ -27,7 +27,7 @@ enum Action {
 
 #[derive(Debug, Args)]
 struct Print {
-    /// Only this role: producer, consumer, timer, forwarder, compensator, gateway or admin; may be repeated
+    /// Only this role: producer, consumer, worker, timer, forwarder, compensator, gateway or admin; may be repeated
     #[arg(long = "role", value_name = "ROLE")]
     roles: Vec<Role>,
     /// Also allow the commands for topics with this durability: disk or replica:N; may be repeated

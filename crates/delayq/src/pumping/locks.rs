@@ -11,7 +11,7 @@
 //! comes first: no lock is extended for ever by a worker that cannot pump.
 
 use delayq_core::shard::ShardId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// How long a lock lasts, and so the maximum time until another worker takes over from a worker that died, apart from
@@ -28,7 +28,11 @@ const SPREAD: Duration = Duration::from_millis(500);
 
 /// The claims of each shard, by a program that owns shards by locks and yields to timers.
 #[derive(Clone, Debug, Default)]
-pub struct Locks(BTreeMap<ShardId, Claiming>);
+pub struct Locks {
+    shards: BTreeMap<ShardId, Claiming>,
+    /// The shards without a claim in flight, in the order of their next claims.
+    due: BTreeSet<(Instant, ShardId)>,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Claiming {
@@ -55,25 +59,25 @@ enum Ownership {
 impl Locks {
     /// Claims shards that are not known yet.
     pub fn add(&mut self, shards: impl Iterator<Item = ShardId>, now: Instant) {
-        for shard in shards {
-            let fresh = Claiming { state: Ownership::Watched, next: Some(now), freed: false };
-            self.0.entry(shard).or_insert(fresh);
+        for shard in shards.filter(|shard| !self.shards.contains_key(shard)).collect::<Vec<_>>() {
+            self.shards.insert(shard, Claiming { state: Ownership::Watched, next: Some(now), freed: false });
+            self.due.insert((now, shard));
         }
     }
 
     /// Takes the shards to claim now. Answer each by [`Self::claimed`], [`Self::refused`] or [`Self::failed`].
     pub fn take(&mut self, now: Instant) -> Vec<ShardId> {
-        let due = self.0.iter_mut().filter(|(_, claiming)| claiming.next.is_some_and(|next| next <= now));
-        due.map(|(&shard, claiming)| {
-            (claiming.next, claiming.freed) = (None, false);
-            shard
-        })
-        .collect()
+        let due = self.due.iter().take_while(|(next, _)| *next <= now);
+        let due: Vec<ShardId> = due.map(|&(_, shard)| shard).collect();
+        for &shard in &due {
+            self.edit(shard, |claiming| (claiming.next, claiming.freed) = (None, false));
+        }
+        due
     }
 
     /// The time of the next claim.
     pub fn next(&self) -> Option<Instant> {
-        self.0.values().filter_map(|claiming| claiming.next).min()
+        self.due.first().map(|&(next, _)| next)
     }
 
     /// Handles a granted claim that was sent at `sent`.
@@ -137,13 +141,20 @@ impl Locks {
 
     /// Claims every watched shard at once: notifications may be lost.
     pub fn missed_some(&mut self, now: Instant) {
-        let all: Vec<ShardId> = self.0.keys().copied().collect();
+        let all: Vec<ShardId> = self.shards.keys().copied().collect();
         all.into_iter().for_each(|shard| self.freed(shard, now));
     }
 
     fn edit(&mut self, shard: ShardId, change: impl FnOnce(&mut Claiming)) {
-        if let Some(claiming) = self.0.get_mut(&shard) {
-            change(claiming);
+        let Some(claiming) = self.shards.get_mut(&shard) else { return };
+        let before = claiming.next;
+        change(claiming);
+        let now = claiming.next;
+        if let Some(next) = before {
+            self.due.remove(&(next, shard));
+        }
+        if let Some(next) = now {
+            self.due.insert((next, shard));
         }
     }
 }
