@@ -249,9 +249,8 @@ impl Pumping {
     /// Waits for the calls in flight, gives shards back that no other timer took, and leaves.
     async fn farewell(mut self) {
         let _ = timeout(FAREWELL, self.redises.calls.settle()).await;
-        if self.member.is_single() || self.shards.schedule.count() > 0 {
-            let _ = timeout(FAREWELL, self.redises.calls.give_back()).await;
-        }
+        // Without a next timer, the plan has given the shards to nobody: workers may be waiting for them.
+        let _ = timeout(FAREWELL, self.redises.calls.give_back()).await;
         self.member.fleet().handle().leave(FAREWELL).await;
         let took = self.stopping.map_or(Duration::ZERO, |since| since.elapsed());
         events::stopped(took, self.shards.schedule.count());

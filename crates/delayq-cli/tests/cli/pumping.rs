@@ -12,6 +12,9 @@ const MESSAGES: usize = 400;
 /// The lock of a worker, a second, and time for a busy machine.
 const TAKEN_OVER: Duration = Duration::from_secs(10 + 1 + 5);
 
+/// A topic's leases last 30 s.
+const LEASE: Duration = Duration::from_secs(30);
+
 fn worker(redis: &SharedRedis) -> Process {
     delayq(redis).args(["work", "orders", "--pump", "-c", "8"]).start()
 }
@@ -46,20 +49,23 @@ async fn two_workers_deliver_without_a_timer_and_one_takes_over_when_the_other_i
     tokio::time::sleep(Duration::from_secs(1)).await;
     first.signal(Signal::KILL);
     first.wait_end(SHORT).await;
-    let (killed, mut arrived) = (Instant::now(), BTreeMap::new());
-    wait_until("every message", LONG, async || {
-        arrived.clear();
-        for line in [&first, &second]
-            .into_iter()
-            .flat_map(|worker| worker.text(Stream::Out).lines().map(str::to_owned).collect::<Vec<_>>())
-        {
-            *arrived.entry(line).or_insert(0) += 1;
+    let killed = Instant::now();
+    let arrived = || {
+        let mut arrived = BTreeMap::<String, usize>::new();
+        for worker in [&first, &second] {
+            worker
+                .text(Stream::Out)
+                .lines()
+                .for_each(|line| *arrived.entry(line.to_owned()).or_default() += 1);
         }
-        arrived.len() >= MESSAGES
-    })
-    .await;
-    assert!(killed.elapsed() < TAKEN_OVER + Duration::from_secs(30), "{:?}", killed.elapsed());
-    assert_eq!(arrived.len(), MESSAGES);
+        arrived
+    };
+    wait_until("every message", LONG, async || arrived().len() >= MESSAGES).await;
+    // At least once: what the killed worker had printed and not acked comes again when its lease ends.
+    let (took, arrived) = (killed.elapsed(), arrived());
+    let again = arrived.values().filter(|&&times| times > 1).count();
+    assert!(took < TAKEN_OVER + LEASE, "{took:?}");
+    assert!(arrived.len() == MESSAGES && again <= 8, "{again} of {} came again", arrived.len());
     assert!(owners(&redis).await.iter().all(|owner| owner.starts_with("worker/") && !before.contains(owner)));
     let mut second = second;
     second.ends_well_by(Signal::INT, SHORT).await;

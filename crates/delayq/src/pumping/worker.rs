@@ -68,13 +68,13 @@ pub(crate) struct WorkersPump {
     checked_next: Option<Instant>,
     /// True if a permanent refusal was reported: no other is reported until a claim is answered.
     is_refused: bool,
-    calls: FuturesUnordered<BoxFuture<'static, Answer>>,
+    calls: FuturesUnordered<BoxFuture<'static, PumpAnswer>>,
     /// The number of calls sent so far, and the same when the alarm rang, if the alarm woke the loop.
     sent: u64,
     rang_at: Option<u64>,
 }
 
-enum Answer {
+enum PumpAnswer {
     Pumped { round: Round, trip: Trip, reports: Vec<Result<PumpReport, Error>> },
     Claimed { node: NodeId, shards: Vec<ShardId>, trip: Trip, claims: Vec<Result<Claimed, Error>> },
     Held { shard: ShardId, on: bool, answer: Result<HoldAnswer, Error> },
@@ -82,7 +82,7 @@ enum Answer {
 }
 
 enum Woken {
-    Answered(Answer),
+    Answered(PumpAnswer),
     Notified(Notification),
     Alarm,
     Moved,
@@ -200,7 +200,7 @@ impl WorkersPump {
         }
     }
 
-    fn send(&mut self, call: impl Future<Output = Answer> + Send + 'static) {
+    fn send(&mut self, call: impl Future<Output = PumpAnswer> + Send + 'static) {
         self.sent += 1;
         self.calls.push(Box::pin(call));
     }
@@ -211,7 +211,7 @@ impl WorkersPump {
                 let (owner, name, from) = (self.owner.clone(), Arc::clone(&self.name), self.nodes.placed());
                 self.send(async move {
                     let (trip, claims) = Trip::of(from, owner.claim(&some, &name, LOCK)).await;
-                    Answer::Claimed { node, shards: some, trip, claims }
+                    PumpAnswer::Claimed { node, shards: some, trip, claims }
                 });
             }
         }
@@ -222,7 +222,7 @@ impl WorkersPump {
         let latest = self.nodes.latest(round.node, now);
         self.send(async move {
             let (trip, reports) = Trip::of(from, owner.pump(&round.shards, round.limit, latest)).await;
-            Answer::Pumped { round, trip, reports }
+            PumpAnswer::Pumped { round, trip, reports }
         });
     }
 
@@ -233,7 +233,9 @@ impl WorkersPump {
             nodes.flat_map(|(id, node)| self.schedule.holds(id, node.guard.is_proven(now))).collect();
         for Hold { shard, epoch, on } in due {
             let owner = self.owner.clone();
-            self.send(async move { Answer::Held { shard, on, answer: owner.hold(shard, epoch, on).await } });
+            self.send(
+                async move { PumpAnswer::Held { shard, on, answer: owner.hold(shard, epoch, on).await } },
+            );
         }
         let is_doubtful = self.nodes.is_any_jumped() || self.schedule.hold_any();
         self.checked_next = is_doubtful.then_some(now + CLOSELY);
@@ -245,23 +247,23 @@ impl WorkersPump {
             let (owner, from) = (self.owner.clone(), self.nodes.placed());
             self.send(async move {
                 let (trip, clock) = Trip::of(from, owner.redis_time(shard)).await;
-                Answer::Clock { node, trip, clock: clock.ok() }
+                PumpAnswer::Clock { node, trip, clock: clock.ok() }
             });
         }
         self.send_holds(now);
     }
 
-    fn receive(&mut self, answer: Answer) {
+    fn receive(&mut self, answer: PumpAnswer) {
         match answer {
-            Answer::Pumped { round, trip, reports } => self.pumped(&round, trip, reports),
-            Answer::Claimed { node, shards, trip, claims } => {
+            PumpAnswer::Pumped { round, trip, reports } => self.pumped(&round, trip, reports),
+            PumpAnswer::Claimed { node, shards, trip, claims } => {
                 self.hear(node, trip, claims.iter().find_map(|claim| clock_of(claim.as_ref().ok()?)));
                 for (shard, claim) in shards.into_iter().zip(claims) {
                     self.claimed(shard, trip, claim);
                 }
             }
-            Answer::Held { shard, on, answer } => self.held(shard, on, answer),
-            Answer::Clock { node, trip, clock } => {
+            PumpAnswer::Held { shard, on, answer } => self.held(shard, on, answer),
+            PumpAnswer::Clock { node, trip, clock } => {
                 self.hear(node, trip, clock);
                 if clock.is_some() {
                     // Held shards are not pumped, and stay owned.
