@@ -1,6 +1,6 @@
 //! `delayq work --pump`: workers that need no timer, share the shards, and take over from each other.
 
-use crate::{delayq, deployed, done};
+use crate::{delayq, deployed, done, run};
 use delayq_tests::deadline::{LONG, SHORT, wait_until};
 use delayq_tests::process::{Process, Signal, Stream};
 use delayq_tests::redis_server::{RedisServer, SharedRedis};
@@ -36,10 +36,10 @@ async fn two_workers_deliver_without_a_timer_and_one_takes_over_when_the_other_i
     let before = owners(&redis).await;
     let second = worker(&redis);
     for command in ["doctor", "check", "timers"] {
-        let said = done(&redis, &[command]).await;
+        let said = run(&redis, &[command]).await.stdout;
         assert!(!said.contains("no timer") && !said.contains("a single timer"), "{command}: {said}");
     }
-    let doctor = done(&redis, &["doctor"]).await;
+    let doctor = run(&redis, &["doctor"]).await.stdout;
     assert!(doctor.contains("1 worker pumps 4 shards, without a timer"), "{doctor}");
     let line =
         |n: usize| format!("{{\"id\":\"m-{n}\",\"due\":\"+{}ms\",\"payload\":\"m-{n}\"}}\n", 200 + 5 * n);
