@@ -96,7 +96,7 @@ lint: ## clippy, warnings are errors
 	cargo clippy $(WHOLE) --all-targets -- -D warnings
 	cargo check -p delayq-cli -p delayq-bench --bins # with the features of `make run`
 
-prose: ## are comments plain? two counts in each tree, with one limit (scripts/prose.py FILE names the sentences)
+prose: ## are comments and strings plain? two counts in each tree, with limits (scripts/prose.py FILE names the sentences)
 	@scripts/prose.py
 
 doc: ## build the documentation, warnings are errors

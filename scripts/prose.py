@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Two signs of comments that are hard to read, counted in each tree and held to one limit.
+"""Two signs of text that is hard to read, counted in the comments and in the strings of each tree and held to limits.
 
 stand-ins  words that refer to another word, such as "it" or "those", as a share of all words in comments: the
            reader has to look back for the noun
@@ -7,8 +7,9 @@ questions  sentences that begin with a question word, such as "What" or "Whether
            subject comes late
 
 A comment names the thing, puts the subject before the verb, and says one thing per sentence. Text in backticks is
-code and does not count, nor does a sentence of one or two words.
-Usage: prose.py [FILE or FOLDER…]: checks every tree against LIMIT, or names the worst sentences of what is given
+code and does not count, nor does a sentence of one or two words. Strings are those of the programs, which users read as
+errors, advice and log lines: short texts, in which "it" is often next to its noun, so their limit is higher.
+Usage: prose.py [FILE or FOLDER…]: checks every tree against LIMITS, or names the worst sentences of what is given
 """
 
 import re
@@ -25,8 +26,12 @@ QUESTIONS = set("what who which where when how whether".split())
 
 MARKS = {".rs": r"//[/!]?", ".go": "//", ".ts": r"//|/?\*+", ".lua": "--", ".py": "#", ".sh": "#"}
 
-# Maximum percent of stand-ins and of questions in a tree.
-LIMIT = (3.0, 5.0)
+# Maximum percent of stand-ins and of questions in the comments and in the strings of a tree.
+LIMITS = {"comments": (3.0, 5.0), "strings": (5.0, 5.0)}
+
+# A comment, a string with its text, or a character, which may be a quotation mark, in Rust.
+TOKEN = re.compile(r"""//[^\n]*|r(#*)"(?P<raw>.*?)"\1|"(?P<text>(?:\\.|[^"\\])*)"|'(?:\\.|[^'\\])'""", re.DOTALL)
+QUERY = re.compile(r"\b(SELECT|INSERT|UPDATE|DELETE|CREATE|TRUNCATE|LOCK|SET SESSION|SET LOCAL|PRAGMA)\b")
 
 SHOWN = 20
 
@@ -55,9 +60,25 @@ def comments(path):
             text = []
 
 
-def sentences(path):
+def strings(path):
+    """Each string of a Rust program but those of its tests, with the number of its line."""
+    if path.suffix != ".rs" or tree_of(path.relative_to(ROOT)).count("/") == 0:
+        return
+    program = path.read_text().split("\n#[cfg(test)]\nmod tests")[0]
+    for found in TOKEN.finditer(program):
+        text = found["raw"] or found["text"]
+        if text and not QUERY.search(text):
+            text = re.sub(r"\\\n\s*", "", text)
+            text = re.sub(r"\{[^}]*\}", "`value`", re.sub(r"\\[nt\"]", " ", text))
+            yield program.count("\n", 0, found.start()) + 1, text
+
+
+KINDS = {"comments": comments, "strings": strings}
+
+
+def sentences(path, kind):
     """Each sentence of three words or more: where, its text, its words, its stand-ins, and whether it is a question."""
-    for line, text in comments(path):
+    for line, text in KINDS[kind](path):
         for sentence in re.split(r"(?<=[.;:!?])\s+", text):
             words = re.findall(r"[a-z']+", re.sub(r"`[^`]*`", "", sentence).lower())
             if len(words) > 2:
@@ -82,24 +103,26 @@ def shares(found):
 def check():
     trees = {}
     for file in files([]):
-        trees.setdefault(tree_of(file.relative_to(ROOT)), []).extend(sentences(file))
+        for kind in KINDS:
+            trees.setdefault((tree_of(file.relative_to(ROOT)), kind), []).extend(sentences(file, kind))
     faults = []
-    for tree, found in sorted(trees.items()):
-        counted = shares(found)
-        if any(share > most for share, most in zip(counted, LIMIT)):
+    for (tree, kind), found in sorted(trees.items()):
+        counted, limit = shares(found), LIMITS[kind]
+        if any(share > most for share, most in zip(counted, limit)):
             faults.append(
-                f"{tree}: {counted[0]} % stand-ins and {counted[1]} % questions in comments, at most {LIMIT[0]} "
-                f"and {LIMIT[1]}; scripts/prose.py FILE names the sentences to rewrite"
+                f"{tree}: {counted[0]} % stand-ins and {counted[1]} % questions in {kind}, at most {limit[0]} "
+                f"and {limit[1]}; scripts/prose.py FILE names the sentences to rewrite"
             )
     return faults
 
 
 def show(paths):
-    found = [s for file in files(paths) for s in sentences(file)]
-    worst = sorted((s for s in found if s[3] or s[4]), key=lambda s: (s[4] + s[3]) / s[2], reverse=True)
-    for where, sentence, *_ in worst[:SHOWN]:
-        print(f"{where}: {sentence}")
-    print("{} % stand-ins, {} % questions".format(*shares(found)))
+    for kind in KINDS:
+        found = [s for file in files(paths) for s in sentences(file, kind)]
+        worst = sorted((s for s in found if s[3] or s[4]), key=lambda s: (s[4] + s[3]) / s[2], reverse=True)
+        for where, sentence, *_ in worst[:SHOWN]:
+            print(f"{where}: {sentence}")
+        print("{}: {} % stand-ins, {} % questions".format(kind, *shares(found)))
 
 
 def main(arguments):

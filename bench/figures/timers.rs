@@ -114,7 +114,7 @@ impl Timers {
     }
 
     fn numbers(&self) -> MutexGuard<'_, Numbers> {
-        self.numbers.lock().expect("nothing panics while it holds the numbers")
+        self.numbers.lock().expect("no code panics while holding the lock")
     }
 }
 

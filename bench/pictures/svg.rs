@@ -2,8 +2,8 @@
 
 use std::fmt::{Display, Write as _};
 
-const STYLE: &str = "\
-text{font:13px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:#1f2328}
+const STYLE: &str = "text{font:13px system-ui,-apple-system,'Segoe \
+                     UI',Helvetica,Arial,sans-serif;fill:#1f2328}
 .title{font-size:16px;font-weight:600}.strong{font-weight:600}.small{font-size:11px}.soft{fill:#59636e}
 .on{fill:#ffffff;font-weight:600}.code{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-size:12px}
 .card{fill:#ffffff;stroke:#d1d9e0}.halo{stroke:#ffffff;stroke-width:5;stroke-linejoin:round;paint-order:stroke}

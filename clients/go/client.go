@@ -49,7 +49,7 @@ type Client struct {
 // master behind sentinels (Connect) or a Redis Cluster.
 func New(connection redis.UniversalClient, namespace string) (*Client, error) {
 	if connection == nil {
-		return nil, InvalidMessage("there is no connection")
+		return nil, InvalidMessage("the connection is nil")
 	}
 	if namespace == "" {
 		namespace = "dq"

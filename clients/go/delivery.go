@@ -32,7 +32,7 @@ func (r Receipt) id() string {
 func (r Receipt) item(args ...any) *item {
 	_, text, has := strings.Cut(r.Raw, ":")
 	if !has || len(text) < 5 || r.Shard < 0 || r.Shard >= maxShards {
-		return &item{err: InvalidMessage(fmt.Sprintf("a receipt is what a reserve gave, not %.60v", r))}
+		return &item{err: InvalidMessage(fmt.Sprintf("a receipt must come from a reserve, not %.60v", r))}
 	}
 	return &item{places: []int{r.Shard}, args: append([]any{r.Raw}, args...), outcome: Outcome{ID: r.id()}}
 }

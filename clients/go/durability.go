@@ -36,7 +36,7 @@ type UnconfirmedError struct {
 }
 
 func (e UnconfirmedError) Error() string {
-	return e.Durability + " is asked for, and not confirmed: " + e.Why
+	return "not confirmed with the topic's durability " + e.Durability + ": " + e.Why
 }
 
 // durabilities caches the required confirmations by topic, such as "disk replica:1".
@@ -179,7 +179,7 @@ func (c *confirming) err() error {
 		if counts, err := c.disk.Slice(); err != nil {
 			whys = append(whys, "WAITAOF: "+err.Error())
 		} else if counts[0].(int64) < 1 {
-			whys = append(whys, fmt.Sprintf("the master's disk did not confirm within %v", within))
+			whys = append(whys, fmt.Sprintf("no confirmation from the master's disk within %v", within))
 		}
 	}
 	if c.wait != nil {

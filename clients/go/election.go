@@ -44,7 +44,7 @@ func (s *sentinels) votes() []vote {
 	size := len(s.options.Addrs)
 	votes, answered := make([]vote, size), make(chan func(), size)
 	for n, address := range s.options.Addrs {
-		votes[n].text = "sentinel " + address + ": it does not answer"
+		votes[n].text = "sentinel " + address + ": no reply"
 		go func(n int, address string) {
 			one := s.ask(address)
 			answered <- func() { votes[n] = one }
@@ -74,9 +74,9 @@ func (s *sentinels) ask(address string) vote {
 	case err == nil:
 		return vote{master, fmt.Sprintf("%s names %s by epoch %s", text, master, epoch)}
 	case errors.Is(err, redis.Nil):
-		return vote{text: text + ": it knows no master " + s.options.MasterName}
+		return vote{text: text + ": no master named " + s.options.MasterName}
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return vote{text: text + ": it does not answer"}
+		return vote{text: text + ": no reply"}
 	default:
 		return vote{text: text + ": " + err.Error()}
 	}
@@ -119,7 +119,7 @@ func (s *sentinels) begin(votes []vote) error {
 	if heard > 0 && s.master != "" {
 		return nil
 	}
-	who, texts := "most sentinels do not name one", []string{}
+	who, texts := "the sentinels do not agree on the", []string{}
 	if heard == 0 {
 		who = "no sentinel names the"
 	}

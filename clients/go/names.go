@@ -41,7 +41,7 @@ func first(err, other error) error {
 func generateID(shard int) string {
 	raw := make([]byte, 16)
 	if _, err := rand.Read(raw[8:]); err != nil {
-		panic("the system has no randomness: " + err.Error())
+		panic("cannot read random bytes from the system: " + err.Error())
 	}
 	binary.BigEndian.PutUint64(raw, uint64(time.Now().UnixMilli())&(1<<45-1)<<16|0x7000|uint64(shard))
 	raw[8] = 0x80 | raw[8]&0x3f

@@ -63,11 +63,11 @@ func TestWhatNoCallCouldMeanIsRefusedByName(t *testing.T) {
 			_, err := client.Reserve(ctx, Reserve{Topics: []string{"t"}, Wait: -time.Second})
 			return err
 		},
-		"Max is 501: 1 to 500":             func() error { _, err := client.Reserve(ctx, Reserve{Topics: []string{"t"}, Max: 501}); return err },
-		"there is no topic":                func() error { _, err := client.Reserve(ctx, Reserve{}); return err },
-		"a delay of -2s: at least 0":       func() error { _, err := client.Release(ctx, Release{Delay: -2 * time.Second}); return err },
-		"a lease of -3s: at least 0":       func() error { _, err := client.Extend(ctx, -3*time.Second); return err },
-		"a worker has a Client and a Hand": func() error { return Worker{Topics: []string{"t"}}.Run(ctx) },
+		"Max is 501: 1 to 500":               func() error { _, err := client.Reserve(ctx, Reserve{Topics: []string{"t"}, Max: 501}); return err },
+		"no topic to reserve":                func() error { _, err := client.Reserve(ctx, Reserve{}); return err },
+		"a delay of -2s: at least 0":         func() error { _, err := client.Release(ctx, Release{Delay: -2 * time.Second}); return err },
+		"a lease of -3s: at least 0":         func() error { _, err := client.Extend(ctx, -3*time.Second); return err },
+		"a worker needs a Client and a Hand": func() error { return Worker{Topics: []string{"t"}}.Run(ctx) },
 	} {
 		err := call()
 		if _, invalid := err.(InvalidMessage); !invalid || !strings.Contains(err.Error(), why) {

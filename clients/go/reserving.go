@@ -121,7 +121,7 @@ func (r *Reserve) check() error {
 		err = first(err, InvalidMessage(fmt.Sprintf("PromoteUntil is %v: a time from 2001 to 9999", at.UTC())))
 	}
 	if len(r.Topics) == 0 {
-		err = first(err, InvalidMessage("there is no topic to reserve from"))
+		err = first(err, InvalidMessage("no topic to reserve from"))
 	}
 	for _, topic := range r.Topics {
 		err = first(err, checkName("topic", topic))

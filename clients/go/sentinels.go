@@ -165,7 +165,7 @@ func (s *sentinels) greet(ctx context.Context, connection *redis.Conn) error {
 		fault = "it is a replica"
 	}
 	if fault != "" {
-		return fmt.Errorf("cannot reach Redis at %s, the master of %s: the sentinels name it, but %s", master, s.options.MasterName, fault)
+		return fmt.Errorf("cannot reach Redis at %s, the master of %s: the sentinels name this Redis, but %s", master, s.options.MasterName, fault)
 	}
 	if s.greeted == nil {
 		return nil
@@ -185,7 +185,7 @@ func (s *sentinels) compare(master string, found map[string]*redis.SliceCmd) str
 		}
 		// A deployment that was created again is at the same master.
 		if known.identity != "" && known.identity != identity && known.master != master {
-			return fmt.Sprintf("it keeps deployment %.8s, not %.8s: correct what the sentinels watch, or restart this process if the deployment was created again",
+			return fmt.Sprintf("it keeps deployment %.8s instead of %.8s: correct the masters that the sentinels watch, or restart this process if the deployment was created again",
 				identity, known.identity)
 		}
 		s.marks[meta] = mark{identity, master}

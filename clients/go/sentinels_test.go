@@ -153,7 +153,7 @@ func TestAMasterOfAnotherDeploymentIsNotFollowedEvenIfMostSentinelsNameIt(t *tes
 	for _, one := range f.sentinels[1:] {
 		one.watch(f.ports[1])
 	}
-	refused(t, client, "127.0.0.1:"+f.ports[1]+", the master of mymaster: the sentinels name it, but it keeps deployment 0b0b0b0b, not 0a0a0a0a: correct")
+	refused(t, client, "127.0.0.1:"+f.ports[1]+", the master of mymaster: the sentinels name this Redis, but it keeps deployment 0b0b0b0b instead of 0a0a0a0a: correct")
 	for _, one := range f.sentinels[1:] {
 		one.watch(f.ports[0])
 	}
@@ -173,7 +173,7 @@ func TestANodeOfAnotherDeploymentIsNotFollowedEvenIfMostSentinelsNameIt(t *testi
 	for _, one := range f.sentinels[1:] {
 		one.watch(f.ports[1])
 	}
-	refused(t, client, "it keeps deployment 0b0b0b0b, not 0a0a0a0a")
+	refused(t, client, "it keeps deployment 0b0b0b0b instead of 0a0a0a0a")
 	f.isUntouched(t)
 }
 
@@ -191,7 +191,7 @@ func TestADeploymentThatWasCreatedAgainAtTheSameMasterIsFollowed(t *testing.T) {
 func TestAReplicaThatTheSentinelsNameIsNotWrittenTo(t *testing.T) {
 	f := startFleet(t)
 	must(f.redises[0].SlaveOf(context.Background(), "127.0.0.1", f.ports[1]).Result())
-	refused(t, f.client(t, "mymaster"), "the sentinels name it, but it is a replica")
+	refused(t, f.client(t, "mymaster"), "the sentinels name this Redis, but it is a replica")
 	f.isUntouched(t)
 }
 
@@ -200,7 +200,7 @@ func TestEachSentinelIsNamedWithItsAnswerWhenMostDoNotNameOneMaster(t *testing.T
 	client := f.client(t, "mymaster")
 	f.sentinels[1].watch(f.ports[1])
 	kill(f.sentinels[2].process)
-	refused(t, client, "cannot reach Redis: most sentinels do not name one master of mymaster: ",
+	refused(t, client, "cannot reach Redis: the sentinels do not agree on the master of mymaster: ",
 		"sentinel "+f.sentinels[0].address+" names 127.0.0.1:"+f.ports[0]+" by epoch 0; ",
 		"sentinel "+f.sentinels[1].address+" names 127.0.0.1:"+f.ports[1]+" by epoch 0; ",
 		"sentinel "+f.sentinels[2].address+": dial tcp "+f.sentinels[2].address+": connect: connection refused")
@@ -220,8 +220,8 @@ func TestSilentSentinelsAreNamedWhenNoSentinelAnswersAndAConnectedClientNeedsNon
 		t.Fatal(err)
 	}
 	f.drop()
-	refused(t, client, "no sentinel names the master of mymaster", "sentinel "+f.sentinels[0].address+": it does not answer; ",
-		"sentinel "+f.sentinels[2].address+": it does not answer")
+	refused(t, client, "no sentinel names the master of mymaster", "sentinel "+f.sentinels[0].address+": no reply; ",
+		"sentinel "+f.sentinels[2].address+": no reply")
 	f.sentinels[2].signal(syscall.SIGCONT)
 	putAll(t, client, "after", 4)
 }
@@ -239,7 +239,7 @@ func TestAClientBeginsAndGoesOnWithTheOneSentinelThatAnswers(t *testing.T) {
 
 func TestAServiceThatNoSentinelKnowsIsNamed(t *testing.T) {
 	f := startFleet(t)
-	refused(t, f.client(t, "another"), "no sentinel names the master of another", ": it knows no master another")
+	refused(t, f.client(t, "another"), "no sentinel names the master of another", ": no master named another")
 }
 
 func TestAFormerMasterIsLeftAlthoughItsSuccessorIsDead(t *testing.T) {

@@ -51,7 +51,7 @@ func homesOf(nodes []Node) (homes []int, err error) {
 			return nil, InvalidMessage(fmt.Sprintf("%.40q is not the name of a node: 1 to 32 of A-Z a-z 0-9 - _", node.Name))
 		}
 		if names[node.Name] {
-			return nil, InvalidMessage("two nodes are called " + node.Name)
+			return nil, InvalidMessage("two nodes have the name " + node.Name)
 		}
 		if node.Redis == nil {
 			return nil, InvalidMessage("node " + node.Name + " has no connection")
@@ -76,7 +76,7 @@ func homesOf(nodes []Node) (homes []int, err error) {
 		homes = append(homes, home)
 	}
 	if len(homes) == 0 {
-		return nil, InvalidMessage("there is no node of any shard")
+		return nil, InvalidMessage("no node is given for any shard")
 	}
 	return homes, nil
 }
@@ -156,7 +156,7 @@ func (c *Client) checkNode(shard int, layout string) error {
 			}
 			return "node " + node
 		}
-		return ScriptError{"DQLAYOUT", fmt.Sprintf("shard %d is recorded as kept by %s, and this client has it at %s: correct its nodes",
+		return ScriptError{"DQLAYOUT", fmt.Sprintf("shard %d is recorded on %s, but this client has it on %s: correct its nodes",
 			shard, keeper(recorded), keeper(at))}
 	}
 	return nil

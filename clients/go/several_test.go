@@ -16,11 +16,11 @@ import (
 func TestAWrongListOfNodesIsRefusedByName(t *testing.T) {
 	connection := connect(t)
 	for why, nodes := range map[string][]Node{
-		"there is no node":                   {},
-		"there is no node of any":            {{"a", connection, ""}},
+		"no node is given":                   {},
+		"no node is given for any":           {{"a", connection, ""}},
 		"\"a b\" is not the name of":         {{"a b", connection, "0"}},
 		"node a has no connection":           {{"a", nil, "0"}},
-		"two nodes are called a":             {{"a", connection, "0"}, {"a", connection, "1"}},
+		"two nodes have the name a":          {{"a", connection, "0"}, {"a", connection, "1"}},
 		"shard 1 has two nodes: a and b":     {{"a", connection, "0-1"}, {"b", connection, "1"}},
 		"shard 1 has no node":                {{"a", connection, "0,2"}},
 		"\"3-1\" is not a list of shards":    {{"a", connection, "3-1"}},
@@ -54,9 +54,9 @@ func TestACallThatAWrongMapSendsToAnotherNodeIsRefusedByName(t *testing.T) {
 	deployment(t, must(NewOfNodes(nodes, "dq")).redis, "dq", 4)
 	a, b := nodes[0], nodes[1]
 	for why, client := range map[string]*Client{
-		"DQUNINITIALISED {dq:0}:meta does not exist (node a)":             must(NewOfNodes([]Node{{"a", b.Redis, a.Shards}, {"b", a.Redis, b.Shards}}, "dq")),
-		"recorded as kept by node a, and this client has it at node x":    must(NewOfNodes([]Node{{"x", a.Redis, a.Shards}, {"y", b.Redis, b.Shards}}, "dq")),
-		"recorded as kept by node a, and this client has it at one Redis": must(New(a.Redis, "dq")),
+		"DQUNINITIALISED {dq:0}:meta does not exist (node a)":     must(NewOfNodes([]Node{{"a", b.Redis, a.Shards}, {"b", a.Redis, b.Shards}}, "dq")),
+		"recorded on node a, but this client has it on node x":    must(NewOfNodes([]Node{{"x", a.Redis, a.Shards}, {"y", b.Redis, b.Shards}}, "dq")),
+		"recorded on node a, but this client has it on one Redis": must(New(a.Redis, "dq")),
 	} {
 		var refused ScriptError
 		if _, err := client.Put(ctx, Message{Topic: "orders", ID: "order-0"}); !errors.As(err, &refused) || !strings.Contains(err.Error(), why) {

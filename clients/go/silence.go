@@ -21,7 +21,7 @@ const patience = time.Second
 // Maximum nodes remembered, since nodes of a cluster come and go.
 const maxNodes = 64
 
-var errSilent = fmt.Errorf("no answer, nor on another connection: %w", os.ErrDeadlineExceeded)
+var errSilent = fmt.Errorf("no reply, nor on a second connection: %w", os.ErrDeadlineExceeded)
 
 type silences struct {
 	mu    sync.Mutex

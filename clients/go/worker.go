@@ -74,7 +74,7 @@ func (w Worker) Run(ctx context.Context) error {
 	w.OnError = quiet(w.OnError)
 	ask := Reserve{Topics: w.Topics, Max: w.Concurrency, Lease: w.Lease}
 	if w.Client == nil || w.Handle == nil {
-		return InvalidMessage("a worker has a Client and a Handle")
+		return InvalidMessage("a worker needs a Client and a Handle")
 	}
 	if w.Concurrency < 0 || w.Concurrency > maxIDsACall {
 		return InvalidMessage(fmt.Sprintf("Concurrency is %d: 1 to %d", w.Concurrency, maxIDsACall))

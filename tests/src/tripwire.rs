@@ -83,7 +83,7 @@ impl Shared {
     }
 
     fn armed(&self) -> MutexGuard<'_, Option<(Step, End)>> {
-        self.armed.lock().expect("nobody panics while holding it")
+        self.armed.lock().expect("no code panics while holding the lock")
     }
 
     fn admits(&self, sent: &[u8]) -> bool {

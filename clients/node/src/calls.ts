@@ -325,7 +325,7 @@ export class Calls {
       throw new ScriptError(`DQLAYOUT shard ${shard} has moved to node ${to}, which is not among those given: add it`);
     }
     if (refusal.code === "DQLAYOUT" && recorded !== "" && recorded !== at) {
-      const kept = `is recorded as kept by ${keeper(recorded)}, and this client has it at ${keeper(at)}: correct its nodes`;
+      const kept = `is recorded on ${keeper(recorded)}, but this client has it on ${keeper(at)}: correct its nodes`;
       throw new ScriptError(`DQLAYOUT shard ${shard} ${kept}`);
     }
     if (refusal.code !== "DQLAYOUT") throw at === "" ? refusal : new ScriptError(`${refusal.message} (node ${at})`);

@@ -70,7 +70,7 @@ export class Deliveries implements AsyncIterableIterator<Delivery> {
     }
     const late = [...this.held];
     const released = giveBack(late);
-    for (const one of late) one.leave("given back, since the worker stops");
+    for (const one of late) one.leave("returned: the worker is stopping");
     await released;
   }
 

@@ -143,7 +143,7 @@ export function releaseArgs(options: ReleaseOptions): Arg[] {
 export function settleItem(receipt: Receipt, ...args: Arg[]): Item {
   const { shard, raw } = optionsOf("a receipt", receipt, "shard raw");
   if (!Number.isInteger(shard) || shard < 0 || shard >= MAX_SHARDS || !Buffer.isBuffer(raw) || raw.length < 6 || !raw.includes(":")) {
-    throw new InvalidMessage(`a receipt is what a reserve gave, not ${shown(receipt)}`);
+    throw new InvalidMessage(`a receipt must come from a reserve, not ${shown(receipt)}`);
   }
   return { place: shard, topic: [], args: [raw, ...args], id: idOf(raw) };
 }

@@ -66,7 +66,7 @@ export class Confirming {
   private why(command: string, answer: PromiseSettledResult<any>): string | undefined {
     if (answer.status === "rejected") return `${command}: ${answer.reason?.message}`;
     if (command === "WAITAOF") {
-      return answer.value[0] >= 1 ? undefined : `the master's disk did not confirm within ${this.withinMs} ms`;
+      return answer.value[0] >= 1 ? undefined : `no confirmation from the master's disk within ${this.withinMs} ms`;
     }
     if (answer.value >= this.replicas) return undefined;
     return `${answer.value} of ${this.replicas} replicas confirmed within ${this.withinMs} ms`;

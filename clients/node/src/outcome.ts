@@ -28,7 +28,7 @@ export class Unconfirmed extends Error {
 
   /** `durability` is the missing confirmation, such as `replica:1`. */
   constructor(readonly durability: string, why: string) {
-    super(`${durability} is asked for, and not confirmed: ${why}`);
+    super(`not confirmed with the topic's durability ${durability}: ${why}`);
   }
 }
 

@@ -72,7 +72,7 @@ class Sentinels {
     const named = majority(votes, votes.length) ?? (this.master ? undefined : majority(votes, heard.length));
     if (named) this.begin(named);
     if (heard.length > 0 && this.master) return this.master;
-    const who = heard.length > 0 ? "most sentinels do not name one" : "no sentinel names the";
+    const who = heard.length > 0 ? "the sentinels do not agree on the" : "no sentinel names the";
     throw new Error(`cannot reach Redis: ${who} master of ${this.options.name}: ${votes.map(({ text }) => text).join("; ")}`);
   }
 
@@ -85,7 +85,7 @@ class Sentinels {
   /** Returns the answer of each sentinel, until further answers would not change the result. */
   private async votes(): Promise<Vote[]> {
     const sentinels = this.options.sentinels!;
-    const votes = sentinels.map((one): Vote => ({ text: `${nameOf(one)}: it does not answer` }));
+    const votes = sentinels.map((one): Vote => ({ text: `${nameOf(one)}: no reply` }));
     let patience: NodeJS.Timeout | undefined;
     await new Promise<void>((resolve) => {
       const all = sentinels.map(async (one, n) => {
@@ -109,13 +109,13 @@ class Sentinels {
     try {
       // While the sentinel leads a failover, only the first command names the new master.
       const address = (await sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name)) as [string, string] | null;
-      if (!address) return { text: `${nameOf(one)}: it knows no master ${name}` };
+      if (!address) return { text: `${nameOf(one)}: no master named ${name}` };
       const state = (await sentinel.ask("SENTINEL", "MASTER", name)) as string[];
       const master = this.translated({ host: address[0], port: Number(address[1]) });
       return { master, text: `${nameOf(one)} names ${shown(master)} by epoch ${state[state.indexOf("config-epoch") + 1]}` };
     } catch (fault) {
       const why = (fault as Error).message;
-      return { text: `${nameOf(one)}: ${/timed out|ETIMEDOUT/.test(why) ? "it does not answer" : why}` };
+      return { text: `${nameOf(one)}: ${/timed out|ETIMEDOUT/.test(why) ? "no reply" : why}` };
     } finally {
       sentinel.end();
     }
@@ -136,7 +136,7 @@ class Sentinels {
       const [role, ...found] = await Promise.all([redis.ask("ROLE"), ...this.metas.map((meta) => redis.ask("HMGET", meta, "identity"))]);
       const identity = (found as [string | null][]).find(([one]) => one)?.[0] ?? "";
       const fault = (role as string[])[0] === "master" ? this.fault(shown(master), identity) : "it is a replica";
-      if (fault) throw new Error(`cannot reach Redis at ${shown(master)}, the master of ${this.options.name}: the sentinels name it, but ${fault}`);
+      if (fault) throw new Error(`cannot reach Redis at ${shown(master)}, the master of ${this.options.name}: the sentinels name this Redis, but ${fault}`);
     } finally {
       redis.end();
     }
@@ -148,8 +148,8 @@ class Sentinels {
     const known = this.seen;
     // A deployment that was created again is at the same master.
     if (known.identity !== "" && known.identity !== identity && known.master !== master) {
-      const foreign = `it keeps deployment ${identity.slice(0, 8)}, not ${known.identity.slice(0, 8)}`;
-      return `${foreign}: correct what the sentinels watch, or restart this process if the deployment was created again`;
+      const foreign = `it keeps deployment ${identity.slice(0, 8)} instead of ${known.identity.slice(0, 8)}`;
+      return `${foreign}: correct the masters that the sentinels watch, or restart this process if the deployment was created again`;
     }
     this.seen = { identity, master };
     return undefined;

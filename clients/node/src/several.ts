@@ -27,8 +27,8 @@ export class Several {
     const homes: number[] = [];
     for (const [n, node] of nodes.entries()) {
       name("node", node.name);
-      if (nodes.findIndex((other) => other.name === node.name) < n) throw new InvalidMessage(`two nodes are called ${node.name}`);
-      if (node.redis?.isCluster !== false) throw new InvalidMessage(`node ${node.name} has no connection to a Redis, which is no cluster`);
+      if (nodes.findIndex((other) => other.name === node.name) < n) throw new InvalidMessage(`two nodes have the name ${node.name}`);
+      if (node.redis?.isCluster !== false) throw new InvalidMessage(`node ${node.name} needs a connection to one Redis, not to a cluster`);
       for (const shard of shardsOf(node.shards)) {
         const other = homes[shard];
         if (other !== undefined) throw new InvalidMessage(`shard ${shard} has two nodes: ${nodes[other]!.name} and ${node.name}`);
@@ -37,7 +37,7 @@ export class Several {
     }
     const missing = homes.findIndex((home) => home === undefined);
     if (missing >= 0) throw new InvalidMessage(`shard ${missing} has no node`);
-    if (homes.length === 0) throw new InvalidMessage("there is no node");
+    if (homes.length === 0) throw new InvalidMessage("no node is given");
     return new Several(nodes as Node[], homes);
   }
 

@@ -148,7 +148,7 @@ test("a master of another deployment is not followed even if most sentinels name
   const client = clientOf();
   await putAll(client, "before");
   for (const one of sentinels.slice(1)) await one.watch(second.port);
-  await refused(client, `cannot reach Redis at ${second.address}, the master of mymaster: the sentinels name it, but it keeps deployment 0b0b0b0b, not 0a0a0a0a: correct`);
+  await refused(client, `cannot reach Redis at ${second.address}, the master of mymaster: the sentinels name this Redis, but it keeps deployment 0b0b0b0b instead of 0a0a0a0a: correct`);
   for (const one of sentinels.slice(1)) await one.watch(first.port);
   await putAll(client, "after");
   await isUntouched();
@@ -161,7 +161,7 @@ test("a node of another deployment is not followed even if most sentinels name i
   const client = new Client([{ name: "a", redis: given, shards: `0-${SHARDS - 1}` }, { name: "b", redis: other, shards: "" }], { namespace: "fleet" });
   await putAll(client, "before");
   for (const one of sentinels.slice(1)) await one.watch(second.port);
-  await refused(client, "it keeps deployment 0b0b0b0b, not 0a0a0a0a");
+  await refused(client, "it keeps deployment 0b0b0b0b instead of 0a0a0a0a");
   await isUntouched();
   client.close();
   for (const one of [given, other]) one.disconnect();
@@ -177,7 +177,7 @@ test("a deployment that was created again at the same master is followed", limit
 
 test("a replica that the sentinels name is not written to", limited, async () => {
   await first.connection.replicaof("127.0.0.1", second.port);
-  await refused(clientOf(), "the sentinels name it, but it is a replica");
+  await refused(clientOf(), "the sentinels name this Redis, but it is a replica");
   await isUntouched();
 });
 
@@ -187,7 +187,7 @@ test("each sentinel is named with its answer when most do not name one master", 
   await sentinels[2]!.stop();
   const [one, other, gone] = sentinels.map(({ address }) => `sentinel ${address}`);
   await refused(
-    client, "cannot reach Redis: most sentinels do not name one master of mymaster: ", `${one} names ${first.address} by epoch 0; `,
+    client, "cannot reach Redis: the sentinels do not agree on the master of mymaster: ", `${one} names ${first.address} by epoch 0; `,
     `${other} names ${second.address} by epoch 0; `, `${gone}: connect ECONNREFUSED`,
   );
   await sentinels[1]!.watch(first.port);
@@ -202,7 +202,7 @@ test("silent sentinels are named when no sentinel answers, and a connected clien
   assert.ok((await put(client, "without")).accepted);
   await drop(first.connection);
   await refused(
-    client, "no sentinel names the master of mymaster", ...sentinels.map(({ address }) => `sentinel ${address}: it does not answer`),
+    client, "no sentinel names the master of mymaster", ...sentinels.map(({ address }) => `sentinel ${address}: no reply`),
   );
   sentinels[2]!.signal("SIGCONT");
   await putAll(client, "after");
@@ -217,7 +217,7 @@ test("a client begins and goes on with the one sentinel that answers", limited, 
 });
 
 test("a service that no sentinel knows is named", limited, async () => {
-  await refused(clientOf(`redis+sentinel://${sentinels[0]!.address}/another`), "no sentinel names the master of another", ": it knows no master another");
+  await refused(clientOf(`redis+sentinel://${sentinels[0]!.address}/another`), "no sentinel names the master of another", ": no master named another");
 });
 
 test("a former master is left although its successor is dead", limited, async () => {

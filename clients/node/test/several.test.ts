@@ -55,13 +55,13 @@ describe("of two Redises", { timeout: 120_000 }, () => {
   test("a wrong list of nodes is refused by name", () => {
     const { redis } = nodes[0]!;
     for (const [shards, why] of [
-      [[], "there is no node"],
+      [[], "no node is given"],
       [[["a b", "0"]], '"a b" is not a valid node'],
-      [[["a", "0"], ["a", "1"]], "two nodes are called a"],
+      [[["a", "0"], ["a", "1"]], "two nodes have the name a"],
       [[["a", "0-1"], ["b", "1"]], "shard 1 has two nodes: a and b"],
       [[["a", "0,2"]], "shard 1 has no node"],
       [[["a", "3-1"]], '"3-1" is not a list of shards'],
-      [[["a", ""]], "there is no node"],
+      [[["a", ""]], "no node is given"],
       [[["a", "0-4096"]], '"0-4096" is not a list of shards'],
     ] as [[string, string][], string][]) {
       const make = () => new Client(shards.map(([name, shards]) => ({ name, redis, shards })));
@@ -87,8 +87,8 @@ describe("of two Redises", { timeout: 120_000 }, () => {
     const [a, b] = nodes as [RedisNode, RedisNode];
     for (const [given, why] of [
       [[{ ...a, redis: b.redis }, { ...b, redis: a.redis }], "DQUNINITIALISED {wrong:0}:meta does not exist (node a)"],
-      [[{ ...a, name: "x" }, { ...b, name: "y" }], "kept by node a, and this client has it at node x"],
-      [a.redis, "kept by node a, and this client has it at one Redis without a node's name"],
+      [[{ ...a, name: "x" }, { ...b, name: "y" }], "recorded on node a, but this client has it on node x"],
+      [a.redis, "recorded on node a, but this client has it on one Redis without a node's name"],
     ] as [RedisNode[] | Redis, string][]) {
       const client = new Client(given, { namespace: "wrong" });
       const put = client.put({ topic: "orders", id: "order-0", payload: "x" });

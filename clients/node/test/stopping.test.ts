@@ -43,7 +43,7 @@ test("a stop buries no message that has its only attempt, and counts none", asyn
   await client.topic("once").setPolicy({ maxAttempts: 1 });
   const { worker, delivery } = await handed("once", () => new Promise(() => undefined), { closeTimeoutMs: 0 });
   await worker.close();
-  assert.match(String(delivery.signal.reason), /given back, since the worker stops/);
+  assert.match(String(delivery.signal.reason), /returned: the worker is stopping/);
   const [again] = await client.reserve(["once"], { waitMs: 5_000 });
   assert.deepEqual([again!.id, again!.attempt, again!.delivery], ["node-1", 1, 2]);
   await again!.ack();

@@ -188,7 +188,7 @@ class Calls:
         (layout, _, recorded), at = word.partition("@"), self._link.place.node(shard)
         if code == "DQLAYOUT" and recorded not in ("", at):
             return ScriptError(
-                f"DQLAYOUT shard {shard} is recorded as kept by {_keeper(recorded)}, and this client has it at {_keeper(at)}: "
+                f"DQLAYOUT shard {shard} is recorded on {_keeper(recorded)}, but this client has it on {_keeper(at)}: "
                 "correct its nodes"
             )
         found, known = [int(count) for count in text.split(",") if count.isdigit()], self._counts

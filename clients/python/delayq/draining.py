@@ -51,7 +51,7 @@ class Draining:
         for topic, handler in handlers.items():
             name("topic", topic)
             if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
-                raise InvalidArgument(f"the handler of {topic} is a generator, whose work nobody would do: let it return")
+                raise InvalidArgument(f"the handler of {topic} is a generator, so its body would never run: return instead of yielding")
         self._verbs, self._handlers = verbs, handlers
         self._max_deliveries = whole("max_deliveries", max_deliveries, 1, MAX_TIME_MS)
         self._drained: list[Drained] = []

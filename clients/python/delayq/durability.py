@@ -76,7 +76,7 @@ class Confirming:
         if isinstance(reply, Exception):
             return f"{command}: {reply}"
         if command == "WAITAOF":
-            return None if reply[0] else f"the master's disk did not confirm within {self._within_ms} ms"
+            return None if reply[0] else f"no confirmation from the master's disk within {self._within_ms} ms"
         if reply >= self._replicas:
             return None
         return f"{reply} of {self._replicas} replicas confirmed within {self._within_ms} ms"

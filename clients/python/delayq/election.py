@@ -52,7 +52,7 @@ class Election:
         if heard and self._master is not None:
             host, port = self._master
             return self._forced_ip or host, port
-        who = "most sentinels do not name one" if heard else "no sentinel names the"
+        who = "the sentinels do not agree on the" if heard else "no sentinel names the"
         told = "; ".join(map(str, self._sentinels))
         raise LostConnection(f"cannot reach Redis: {who} master of {self.service}: {told}")
 
@@ -113,7 +113,7 @@ class _Sentinel:
         name = f"sentinel {at['host']}:{at['port']}"
         if isinstance(self.said, Said):
             return f"{name} names {_shown(self.said.master)} by epoch {self.said.epoch}"
-        return f"{name}: {self.said or 'it does not answer'}"
+        return f"{name}: {self.said or 'no reply'}"
 
     async def ask(self, runtime: Runtime, note: Callable[[], None]) -> None:
         if self._task is None or await self._task.join(0):
@@ -131,7 +131,7 @@ class _Sentinel:
         try:
             self.said = await self._answer()
         except DeadlinePassed:
-            self.said = "it does not answer"
+            self.said = "no reply"
         except (RedisError, OSError) as fault:
             self.said = str(fault)
         note()
@@ -143,7 +143,7 @@ class _Sentinel:
         pipe.sentinel_master(self._service)
         master, state = await settled(pipe.execute())
         if not master:
-            return f"it knows no master {self._service}"
+            return f"no master named {self._service}"
         host = master[0].decode() if isinstance(master[0], bytes) else master[0]
         return Said((host, int(master[1])), state["config-epoch"])
 

@@ -44,7 +44,7 @@ class Unconfirmed(Exception):
     repeat of a finished write is confirmed, too."""
 
     def __init__(self, durability: str, why: str) -> None:
-        super().__init__(f"{durability} is asked for, and not confirmed: {why}")
+        super().__init__(f"not confirmed with the topic's durability {durability}: {why}")
         #: The missing confirmation, such as "replica:1".
         self.durability = durability
 

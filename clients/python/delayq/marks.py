@@ -23,8 +23,8 @@ class Marks:
         # A deployment that was created again is at the same master.
         if known not in ("", identity) and self._master != master:
             return (
-                f"it keeps deployment {identity[:8]}, not {known[:8]}: correct what the sentinels watch, or restart this process "
-                "if the deployment was created again"
+                f"it keeps deployment {identity[:8]} instead of {known[:8]}: correct the masters that the sentinels watch, "
+                "or restart this process if the deployment was created again"
             )
         self._identity, self._master = identity, master
         return ""

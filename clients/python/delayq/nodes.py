@@ -42,7 +42,7 @@ class Nodes(Place):
         self._places = {node.name: place_of(node.redis, runtime, marks[node.name]) for node in nodes}
         for node in nodes:
             if type(self._places[node.name]) not in (Place, Sentinels):
-                raise InvalidArgument(f"node {node.name} is a Redis Cluster, which spreads its shards itself")
+                raise InvalidArgument(f"node {node.name} is a Redis Cluster, which distributes shards itself")
 
     async def server(self, key: str) -> str:
         return self.node(int(key.partition(":")[2].partition("}")[0]))
@@ -80,7 +80,7 @@ def _homes(nodes: Sequence[Node]) -> list[str]:
     for node in nodes:
         name("node", node.name)
         if names.count(node.name) > 1:
-            raise InvalidArgument(f"two nodes are called {node.name}")
+            raise InvalidArgument(f"two nodes have the name {node.name}")
         for shard in _shards(node.shards):
             if shard in homes:
                 raise InvalidArgument(f"shard {shard} has two nodes: {homes[shard]} and {node.name}")
@@ -89,7 +89,7 @@ def _homes(nodes: Sequence[Node]) -> list[str]:
         if shard not in homes:
             raise InvalidArgument(f"shard {shard} has no node")
     if not homes:
-        raise InvalidArgument("there is no node")
+        raise InvalidArgument("no node is given")
     return [homes[shard] for shard in range(len(homes))]
 
 

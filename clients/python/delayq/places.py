@@ -113,7 +113,7 @@ class Sentinels(Place):
         at = f"{connection.host}:{connection.port}"
         fault = self._marks.fault(at, found) if role[0] == b"master" else "it is a replica"
         if fault:
-            raise LostConnection(f"cannot reach Redis at {at}, the master of {self.service_name}: the sentinels name it, but {fault}")
+            raise LostConnection(f"cannot reach Redis at {at}, the master of {self.service_name}: the sentinels name this Redis, but {fault}")
 
 
 class Cluster(Place):

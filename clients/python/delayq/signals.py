@@ -51,6 +51,6 @@ class Signals:
             self._first_s = now_s
             self._first()
         elif now_s - self._first_s >= APART_S:
-            log.error("another signal: ending at once; messages come again when their leases run out")
+            log.error("another signal: ending at once; messages are delivered again when their leases expire")
             self.release()
             os.kill(os.getpid(), number)

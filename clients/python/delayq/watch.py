@@ -153,7 +153,7 @@ class Watch:
                 is_refused = True
             except Exception:
                 if era == self._era:  # else its connection was closed under it
-                    log.exception("listening failed; it is tried again")
+                    log.exception("listening failed; retrying")
             if era == self._era:
                 await self._runtime.bell().wait(REST_S * (1 + random.random()))
                 self._ask(await self._shards_at(server) if self._link.place.is_several else range(self._shards))

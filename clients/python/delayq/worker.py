@@ -48,7 +48,7 @@ class _Working:
             raise InvalidArgument(f"handlers must be a mapping of topics to functions, not {shown(handlers)}")
         for topic, handler in handlers.items():
             if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
-                raise InvalidArgument(f"the handler of {topic} is a generator, whose work nobody would do: let it return")
+                raise InvalidArgument(f"the handler of {topic} is a generator, so its body would never run: return instead of yielding")
         self._client, self._handlers, self._concurrency = client, dict(handlers), concurrency
         self._consuming = Consuming(client, list(handlers), concurrency, lease)
         self._grace_s, self._ended = wait_ms("grace", grace) / 1000, ended
@@ -131,9 +131,9 @@ def _log_failure(delivery: Leased, fault: BaseException) -> None:
     elif isinstance(fault, Bury):
         log.warning("%s is buried by its handler: %s", what, fault, exc_info=fault if fault.__cause__ else None)
     elif 0 < delivery.max_attempts <= delivery.attempt:
-        log.error("%s failed at its last attempt, %d%s, and is buried", what, delivery.attempt, of, exc_info=fault)
+        log.error("%s failed at its last attempt, %d%s: buried", what, delivery.attempt, of, exc_info=fault)
     else:
-        log.warning("%s failed at attempt %d%s, and is tried again", what, delivery.attempt, of, exc_info=fault)
+        log.warning("%s failed at attempt %d%s; retrying", what, delivery.attempt, of, exc_info=fault)
 
 
 class Worker:

@@ -92,13 +92,13 @@ def test_conformance(kind, number, servers):
 
 
 @pytest.mark.parametrize(("shards", "why"), [
-    ([], "there is no node"),
+    ([], "no node is given"),
     ([("a b", "0")], "node 'a b' is not 1 to 32 bytes of the form"),
-    ([("a", "0"), ("a", "1")], "two nodes are called a"),
+    ([("a", "0"), ("a", "1")], "two nodes have the name a"),
     ([("a", "0-1"), ("b", "1")], "shard 1 has two nodes: a and b"),
     ([("a", "0,2")], "shard 1 has no node"),
     ([("a", "3-1")], "'3-1' is not a list of shards"),
-    ([("a", "")], "there is no node"),
+    ([("a", "")], "no node is given"),
     ([("a", "0"), ("b", "")], None),
     ([("a", "0-4096")], "'0-4096' is not a list of shards"),
 ])  # fmt: skip
@@ -116,8 +116,8 @@ async def created(client, nodes, shards):
 @both
 @pytest.mark.parametrize(("change", "why"), [
     (lambda a, b: [Node("a", b.redis, a.shards), Node("b", a.redis, b.shards)], "DQUNINITIALISED .*(node a)"),
-    (lambda a, b: [a._replace(name="x"), b._replace(name="y")], "kept by node a, and this client has it at node x"),
-    (lambda a, b: a.redis, "kept by node a, and this client has it at one Redis without a node's name"),
+    (lambda a, b: [a._replace(name="x"), b._replace(name="y")], "recorded on node a, but this client has it on node x"),
+    (lambda a, b: a.redis, "recorded on node a, but this client has it on one Redis without a node's name"),
 ], ids=["exchanged", "renamed", "one"])  # fmt: skip
 def test_a_call_that_a_wrong_map_sends_to_another_node_is_refused_by_name(kind, change, why, servers):
     async def work(client, nodes):

@@ -398,7 +398,7 @@ def test_the_dead_letter_and_the_log_say_where_a_handler_failed_and_that_it_is_b
     (letter,) = client.topic("orders").list("dead")
     assert letter.reason.startswith("OSError: no route for attempt 2; ") and " in handle: raise OSError" in letter.reason
     first, last = [record for record in caplog.records if "order-1 of orders" in record.message]
-    assert "at attempt 1 of 2, and is tried again" in first.message and "last attempt, 2 of 2, and is buried" in last.message
+    assert "at attempt 1 of 2; retrying" in first.message and "last attempt, 2 of 2: buried" in last.message
     assert first.exc_info and last.exc_info and last.levelname == "ERROR"
 
 

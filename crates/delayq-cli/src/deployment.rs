@@ -118,7 +118,10 @@ impl Global {
     }
 
     /// The configuration file, if named.
-    #[allow(clippy::disallowed_methods, reason = "names the file of the configuration, and is no part of it")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "names the configuration file, and is not part of the configuration"
+    )]
     pub fn file(&self) -> Option<PathBuf> {
         let of_environment = || std::env::var_os("DELAYQ_CONFIG").filter(|path| !path.is_empty());
         self.config.clone().or_else(|| of_environment().map(PathBuf::from))
@@ -261,7 +264,7 @@ pub async fn check_topic(admin: &Admin, topic: &Topic) -> Result<(), Fault> {
 pub async fn redis_now(admin: &Admin) -> Result<UnixMillis, Fault> {
     let first = admin.shards().all().into_iter().next().expect("a deployment has at least one shard");
     let mut overviews = admin.shards().overview_of(&[first]).await;
-    let overview = overviews.pop().expect("one answer for one shard").map_err(of_core)?;
+    let overview = overviews.pop().expect("each shard has one answer").map_err(of_core)?;
     Ok(overview.now.millis())
 }
 

@@ -208,9 +208,8 @@ mod tests {
     fn a_table_has_its_columns_aligned() {
         assert_eq!(
             topics(None),
-            "TOPIC         READY  DELIVERED  NEXT DUE     FLOW\n\
-             orders           12          3  in 2days 7h  at most 5.0/s\n\
-             reminders/eu      3    1234567               free"
+            "TOPIC         READY  DELIVERED  NEXT DUE     FLOW\norders           12          3  in 2days 7h  \
+             at most 5.0/s\nreminders/eu      3    1234567               free"
         );
         assert_eq!(topics(Some(80)), topics(None));
         let mut rows = Rows::new(&["topic"], true, None);

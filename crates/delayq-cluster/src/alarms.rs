@@ -14,7 +14,7 @@ pub(crate) async fn watch_alarms(link: EtcdLink, mut leaving: Leaving) {
             () = sleep(EVERY) => {}
         }
         if let Err(error) = link.look_for_alarms().await {
-            tracing::debug!(?error, "etcd does not say which alarms it has");
+            tracing::debug!(?error, "cannot read the alarms of etcd");
         }
     }
 }

@@ -44,7 +44,7 @@ impl Drains {
         let damaged = |error: serde_json::Error| format!("it is damaged: {error}");
         match serde_json::from_slice(json).map_err(damaged)? {
             Format { format } if format > FORMAT => {
-                Err(format!("it has format {format}, this program reads up to {FORMAT}"))
+                Err(format!("format {format} is newer than this program can read ({FORMAT})"))
             }
             Format { .. } => serde_json::from_slice(json).map_err(damaged),
         }

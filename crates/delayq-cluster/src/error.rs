@@ -22,18 +22,20 @@ pub enum ClusterError {
     },
     /// etcd answered and refused: wrong user or password, or a missing permission.
     #[error(
-        "etcd refuses: {0}; it needs read and write there, as `delayq acl print` has it, and a valid password"
+        "etcd refuses access: {0}; the user needs a valid password, and read and write access as printed by \
+         `delayq acl print`"
     )]
     Refused(String),
     /// etcd answered, but takes no writes for now: most often its database is full.
     #[error(
-        "etcd takes no writes: {0}; compact and defragment it, then disarm the alarm, or raise its quota"
+        "etcd accepts no writes: {0}; compact and defragment it, then disarm the alarm, or raise its quota"
     )]
     Exhausted(String),
     /// The fleet in etcd belongs to another deployment.
     #[error(
-        "the timers below {base} in etcd are those of deployment {}, and this one is of deployment {}: set etcd.prefix or \
-         deployment.namespace apart, or correct redis.url; if that deployment is gone for good: delayq init --replace",
+        "the timers below {base} in etcd belong to deployment {}, but this timer to deployment {}: use \
+         another etcd.prefix or deployment.namespace, or correct redis.url; if the recorded deployment is \
+         gone for good: delayq init --replace",
         recorded.short(),
         mine.short()
     )]

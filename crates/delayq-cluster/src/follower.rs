@@ -95,7 +95,7 @@ impl Follower {
     }
 
     async fn pause_after(&mut self, session: &Session, error: &EtcdError) -> Option<Interrupt> {
-        tracing::debug!(?error, "the plan is read again");
+        tracing::debug!(?error, "reading the plan again");
         if *error == EtcdError::LeaseGone {
             let _ = self.missed.send(session.lease);
         }
@@ -155,7 +155,7 @@ impl Follower {
                 (view.plan_version, view.members) = (plan.version, plan.members().len());
             }),
             Some(Err(error)) => {
-                tracing::error!(%error, "the plan cannot be read; what is owned is kept");
+                tracing::error!(%error, "cannot read the plan: keeping the owned shards");
             }
             None => self.views.show(|view| view.plan_version = 0),
         }
@@ -167,7 +167,7 @@ impl Follower {
                 let drained = drains.holds(&self.base.config.member.name);
                 self.views.show(|view| view.drained = drained);
             }
-            Err(error) => tracing::error!(error, "the drains in etcd cannot be read"),
+            Err(error) => tracing::error!(error, "cannot read the drains in etcd"),
         }
     }
 

@@ -114,7 +114,7 @@ impl Keeper {
             Over::Lost => {
                 tracing::warn!(
                     member = %session.member,
-                    "the lease or the registration is gone from etcd; every shard is given up, and a new life begins"
+                    "the lease or the registration is gone from etcd: releasing every shard and joining again"
                 );
                 self.base.counters.leases_lost.add(1);
                 self.signal(Signal::Gone);
@@ -122,7 +122,7 @@ impl Keeper {
             Over::Left | Over::Abandoned => self.signal(Signal::Leave),
         }
         if let Err(error) = self.base.link.revoke(session.lease).await {
-            tracing::warn!(member = %session.member, ?error, "the lease could not be given back; it runs out by itself");
+            tracing::warn!(member = %session.member, ?error, "cannot revoke the lease; it will expire");
         }
     }
 
@@ -187,7 +187,7 @@ impl Keeper {
             };
             match enrolled {
                 Ok(session) => {
-                    tracing::info!(member = %session.member, "in the fleet with a new lease");
+                    tracing::info!(member = %session.member, "joined the fleet with a new lease");
                     self.standing.send_replace(Standing::enrolled(session));
                     return None;
                 }
@@ -208,7 +208,7 @@ impl Keeper {
         if !trust.same_kind(&before) {
             if matches!(trust, Trust::Degraded { .. }) {
                 self.base.counters.degraded.add(1);
-                tracing::error!("etcd does not answer and the lease is not trusted any more: degraded");
+                tracing::error!("degraded: no reply from etcd, and the lease may have expired");
             } else {
                 tracing::info!(from = before.name(), to = trust.name(), "standing with etcd");
             }

@@ -127,14 +127,14 @@ impl Leader {
         }
         let Some(member) = self.base.keys.member_of(&entry.key) else { return self.take_plan(entry) };
         if entry.lease == 0 {
-            tracing::warn!(%member, "a registration without a lease: no member wrote it, and it gets no shards");
+            tracing::warn!(%member, "ignoring a registration without a lease: no member wrote it");
             return self.leave_out(&member);
         }
         match serde_json::from_slice::<Registration>(&entry.value) {
             Ok(registration) => self.take_registration(member, registration),
             // An unreadable member gets no shards, but the other members still do.
             Err(error) => {
-                tracing::error!(%member, %error, "a registration cannot be read; it is left out of the plan");
+                tracing::error!(%member, %error, "cannot read a registration: leaving it out of the plan");
                 self.leave_out(&member);
             }
         }
@@ -187,11 +187,7 @@ impl Leader {
             }
             Err(error) => {
                 let key = self.base.keys.drains();
-                tracing::error!(
-                    error,
-                    key,
-                    "the drains in etcd cannot be read: those known to this leader stay"
-                );
+                tracing::error!(error, key, "cannot read the drains in etcd: keeping the known ones");
             }
         }
     }
@@ -209,7 +205,7 @@ impl Leader {
             }
             // A newer program may have led before: the shards of an unknown plan cannot be kept in place.
             Err(error @ (PlanError::Newer(_) | PlanError::Damaged(_))) => {
-                tracing::error!(%error, "the plan in etcd cannot be read; it is replaced");
+                tracing::error!(%error, "cannot read the plan in etcd: replacing it");
                 self.unwritten = true;
                 self.note_change();
             }

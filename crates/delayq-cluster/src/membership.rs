@@ -93,7 +93,7 @@ impl Base {
         let rank = self.link.write(&new, &key, document, grant.lease).await?;
         let rank = rank.ok_or_else(|| {
             EtcdError::Silent(format!(
-                "{key} is already registered, or the fleet is another deployment's now"
+                "{key} is already registered, or the fleet now belongs to another deployment"
             ))
         })?;
         self.counters.leases_granted.add(1);

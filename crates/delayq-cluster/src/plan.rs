@@ -35,7 +35,7 @@ pub struct PlannedMember {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// A newer program wrote the plan.
-    #[error("the plan has format {0}, this program reads up to {FORMAT}")]
+    #[error("the plan has format {0}, newer than this program can read ({FORMAT})")]
     Newer(u16),
     /// The document is not a plan.
     #[error("the plan is damaged: {0}")]

@@ -19,6 +19,6 @@ impl Refused {
     }
 
     fn slot(&self) -> MutexGuard<'_, Option<ClusterError>> {
-        self.0.lock().expect("nothing panics while it holds the reason")
+        self.0.lock().expect("no code panics while holding the lock")
     }
 }

@@ -9,10 +9,12 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// The limits of single mode; to be logged at start.
-pub const SINGLE_MODE_LIMITS: &str = "single mode: this process owns every shard and nobody takes over when it ends. \
-    While it is stopped, nothing becomes ready; what fell due meanwhile goes out, late, when it is started again. \
-    A second process is kept out by a lock in Redis only; with that lock lost both would pump, which costs \
-    work but delivers nothing twice. For hand-over and failover, configure etcd.";
+pub const SINGLE_MODE_LIMITS: &str = "single mode: this process owns every shard, and no other takes over \
+                                      when it ends. While it is stopped, no message becomes ready; messages \
+                                      that fell due meanwhile are delivered late, after the next start. A \
+                                      lock in Redis keeps a second process out. If the lock is lost, both \
+                                      pump, which costs work but delivers no message twice. For hand-over \
+                                      and failover, configure etcd.";
 
 pub(crate) struct Single {
     pub(crate) desired: watch::Receiver<Desired>,

@@ -7,11 +7,12 @@ delayq_service::codes! {
     /// There is nothing to carry out.
     NO_SPOOL = Code {
         id: "DQ-K001",
-        title: "there is nothing to carry out",
-        cause: "A compensator resubmits the spool of its host, takes in records of brokers and carries out the outbox of a \
-                database, and none of the three is configured.",
+        title: "there is nothing to do",
+        cause: "A compensator resubmits the spool of its host, takes in records from brokers and applies the \
+                outbox of a database. None of the three is configured.",
         tries: [
-            "Set `[spool] dir` to the folder that the producers of this host spool to, or configure an intake or `[outbox] url`.",
+            "Set `[spool] dir` to the spool folder of this host's producers, or configure an intake or \
+             `[outbox] url`.",
             "Do not start a compensator on a host whose producers have no spool.",
             "See what applies: `delayq config show --effective`.",
         ],
@@ -22,11 +23,11 @@ delayq_service::codes! {
     SPOOL = Code {
         id: "DQ-K002",
         title: "the spool cannot be used",
-        cause: "The folder cannot be written to, another compensator has it, or its file is damaged, of a newer version or \
-                of another kind; the message says which. Nothing was changed.",
+        cause: "The folder is not writable, is in use by another compensator, or its file is damaged, of a \
+                newer version or of another kind. The message says which. Nothing was changed.",
         tries: [
-            "Look at the folder's owner, mode and free space.",
-            "If another compensator has it, stop one of the two.",
+            "Check the folder's owner, mode and free space.",
+            "If another compensator uses the folder, stop one of the two.",
             "If the file is damaged, stop the producers of this host, then: delayq spool salvage.",
         ],
         exit: Exit::Unavailable,
@@ -48,8 +49,9 @@ delayq_service::codes! {
     /// There is no outbox to read.
     NO_OUTBOX = Code {
         id: "DQ-K010",
-        title: "there is no outbox",
-        cause: "`[outbox] url` is unset, or of a database that this program was not built for; the message says which.",
+        title: "no outbox",
+        cause: "`[outbox] url` is unset, or names a database that this program was not built for. The \
+                message says which.",
         tries: [
             "Set `[outbox] url`, such as { env = \"DATABASE_URL\" }.",
             "Use the packaged program, or build it with the feature `postgres` or `mysql`.",
@@ -62,11 +64,12 @@ delayq_service::codes! {
     OUTBOX = Code {
         id: "DQ-K011",
         title: "the outbox cannot be used",
-        cause: "The database cannot be reached, its tables are missing, of another version or restored from another cluster, or \
-                this user may not use them; the message says which. Nothing was changed.",
+        cause: "The database cannot be reached; or its tables are missing, of another version, restored from \
+                another cluster, or not accessible to this user. The message says which. Nothing was \
+                changed.",
         tries: [
             "Check the URL, the password and the certificates of `[outbox]`.",
-            "If the tables are missing, make them: `delayq outbox init`.",
+            "If the tables are missing, create them: `delayq outbox init`.",
             "If they came from another cluster, by a dump or an upgrade: `delayq outbox init --adopt`.",
         ],
         exit: Exit::Unavailable,

@@ -17,7 +17,8 @@ pub(crate) async fn change(producer: &Producer, record: &GroupRecord) -> Result<
         GroupChange::Cancel => producer.cancel_group(record.members()).await?,
         GroupChange::Shift { .. } if is_forgotten(record, delayq_service::host_now()) => {
             return Ok(Outcome::Reject(
-                "stale: some of the group may have been shifted more than an hour ago, and would be again"
+                "stale: part of the group may have been shifted more than an hour ago, and would be shifted \
+                 again"
                     .to_owned(),
             ));
         }

@@ -109,7 +109,7 @@ macro_rules! clients {
                     return Err(IntakeFault::Unknown(without($word)));
                 }
             )*
-            Err(IntakeFault::Unusable("it has no kind".to_owned()))
+            Err(IntakeFault::Unusable("the intake has no kind".to_owned()))
         }
 
         impl IntakeParts<'_> {
@@ -124,7 +124,7 @@ macro_rules! clients {
                         return Err(without($word));
                     }
                 )*
-                Err("it has no kind".to_owned())
+                Err("the intake has no kind".to_owned())
             }
         }
     };

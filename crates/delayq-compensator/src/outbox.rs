@@ -76,7 +76,7 @@ fn reader_of(outbox: Outbox, deps: SourceDeps) -> SourceLoop {
 
 fn outbox_of(config: OutboxConfig, deps: &SourceDeps) -> Result<Outbox, Fault> {
     let notices = Notices::default();
-    #[cfg_attr(not(feature = "postgres"), allow(unused_mut, reason = "only PostgreSQL has notices"))]
+    #[cfg_attr(not(feature = "postgres"), allow(unused_mut, reason = "only PostgreSQL has NOTIFY"))]
     let mut listen: Option<Listen> = None;
     let store: Box<dyn Store> = match Database::of(&config)? {
         #[cfg(feature = "mysql")]
@@ -104,8 +104,8 @@ fn outbox_of(config: OutboxConfig, deps: &SourceDeps) -> Result<Outbox, Fault> {
         is_aside: false,
         resting: 0,
         books: Books::default(),
-        rotation: SideJob::new("rotate the tables of the outbox", rotate_every),
-        books_job: SideJob::new("read the books of the outbox", BOOKS_EVERY),
+        rotation: SideJob::new("rotate the outbox tables", rotate_every),
+        books_job: SideJob::new("read the outbox counters", BOOKS_EVERY),
         config,
     })
 }
@@ -152,7 +152,7 @@ impl Database {
             }
             _ => Err(Fault::new(
                 &NO_OUTBOX,
-                format!("`[outbox] url` is of {scheme:?}; this program was built with: {}", kinds()),
+                format!("`[outbox] url` has scheme {scheme:?}; this program was built for: {}", kinds()),
             )),
         }
     }

@@ -18,7 +18,7 @@ pub(crate) enum Outcome {
 }
 
 /// The reason of a record that rests behind an older one.
-pub(crate) const BEHIND: &str = "an older record of its message rests";
+pub(crate) const BEHIND: &str = "an older record of the same message is resting";
 
 // === impl Outcome ===
 
@@ -44,23 +44,23 @@ pub(crate) fn of_put(answer: &PutOutcome) -> Outcome {
         PutOutcome::Stored(_) | PutOutcome::Ready(_) | PutOutcome::Again { .. } | PutOutcome::Exists(..) => {
             Outcome::Done
         }
-        PutOutcome::Conflict(..) => Outcome::Reject("another message has this id".to_owned()),
-        PutOutcome::Newer => Outcome::Reject("a message of a later format has this id".to_owned()),
-        PutOutcome::Malformed => Outcome::Reject("bytes that are not a message have this id".to_owned()),
-        PutOutcome::Leased => {
-            Outcome::Rest(Fate::NotApplied, "the message that it replaces is leased".to_owned())
+        PutOutcome::Conflict(..) => Outcome::Reject("the id is taken by another message".to_owned()),
+        PutOutcome::Newer => Outcome::Reject("the id is taken by a message of a later format".to_owned()),
+        PutOutcome::Malformed => {
+            Outcome::Reject("the id is taken by bytes that are not a message".to_owned())
         }
+        PutOutcome::Leased => Outcome::Rest(Fate::NotApplied, "the message to replace is leased".to_owned()),
         PutOutcome::Stale => Outcome::Reject(
-            "stale: its topic refuses repeats, and may have forgotten how the first try ended".to_owned(),
+            "stale: the topic refuses repeats, and the outcome of the first try may be forgotten".to_owned(),
         ),
         PutOutcome::Refused(why) => of_script("refused", why),
-        PutOutcome::Spooled => Outcome::Hold(Fate::NotApplied, "it was spooled again".to_owned()),
+        PutOutcome::Spooled => Outcome::Hold(Fate::NotApplied, "spooled again".to_owned()),
     }
 }
 
 pub(crate) fn of_cancel(answer: &CancelOutcome) -> Outcome {
     match answer {
-        CancelOutcome::Spooled => Outcome::Hold(Fate::NotApplied, "it was spooled again".to_owned()),
+        CancelOutcome::Spooled => Outcome::Hold(Fate::NotApplied, "spooled again".to_owned()),
         CancelOutcome::Failed(why) => of_script("failed", why),
         _ => Outcome::Done,
     }
@@ -69,12 +69,12 @@ pub(crate) fn of_cancel(answer: &CancelOutcome) -> Outcome {
 pub(crate) fn of_reschedule(answer: &RescheduleOutcome) -> Outcome {
     match answer {
         RescheduleOutcome::Moved { .. } => Outcome::Done,
-        RescheduleOutcome::Changed(due) => Outcome::Reject(format!("it is due at {due} ms by now")),
-        RescheduleOutcome::Leased => Outcome::Reject("too late: it is leased".to_owned()),
-        RescheduleOutcome::Dead => Outcome::Reject("too late: it is dead".to_owned()),
-        RescheduleOutcome::Finished(state, _) => Outcome::Reject(format!("too late: it is {state}")),
-        RescheduleOutcome::Unknown => Outcome::Reject("nothing is known of it".to_owned()),
-        RescheduleOutcome::Spooled => Outcome::Hold(Fate::NotApplied, "it was spooled again".to_owned()),
+        RescheduleOutcome::Changed(due) => Outcome::Reject(format!("the message is now due at {due} ms")),
+        RescheduleOutcome::Leased => Outcome::Reject("too late: the message is leased".to_owned()),
+        RescheduleOutcome::Dead => Outcome::Reject("too late: the message is dead".to_owned()),
+        RescheduleOutcome::Finished(state, _) => Outcome::Reject(format!("too late: the message is {state}")),
+        RescheduleOutcome::Unknown => Outcome::Reject("no such message".to_owned()),
+        RescheduleOutcome::Spooled => Outcome::Hold(Fate::NotApplied, "spooled again".to_owned()),
         RescheduleOutcome::Refused(why) => of_script("refused", why),
         RescheduleOutcome::Failed(why) => of_script("failed", why),
     }

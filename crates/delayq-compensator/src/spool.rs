@@ -127,7 +127,7 @@ impl Source for SpoolSource {
             match outcome {
                 Outcome::Done => settled.done.push(seq),
                 Outcome::Reject(reason) => {
-                    tracing::error!(seq, reason, "a spooled record is rejected and set aside");
+                    tracing::error!(seq, reason, "rejected a spooled record and set it aside");
                     settled.rejected.push((seq, reason));
                 }
                 Outcome::Rest(_, why) => {
@@ -236,7 +236,7 @@ impl SpoolSource {
         }
         let opened = self.try_open().await;
         opened.map_err(|error| {
-            let why = format!("the spool cannot be opened: {error}");
+            let why = format!("cannot open the spool: {error}");
             self.closed = Some((Instant::now(), why.clone()));
             why
         })
@@ -371,7 +371,7 @@ impl SpoolSource {
         match record.message().filter(|record| is_old && record.verb() == "put") {
             Some(put) => {
                 let stored = if put.fate == Fate::Unknown { ", and may be stored already" } else { "" };
-                Err(format!("it has waited for longer than {max:?}{stored}"))
+                Err(format!("the record has waited for longer than {max:?}{stored}"))
             }
             None => Ok(record),
         }
@@ -440,14 +440,14 @@ impl SpoolSource {
         };
         let moved = moved.to_string();
         if self.moved.is_none() {
-            tracing::error!("{moved}: what waits in the files that are open is carried out first");
+            tracing::error!("{moved}: applying the waiting records of the open files first");
         }
         self.moved = Some(moved);
         if is_idle {
             self.moved = self.with(SpoolReader::follow_folder).await.err();
             self.again_behind = Some(0);
             if self.moved.is_none() {
-                tracing::info!("the spool is read from its folder again");
+                tracing::info!("reading the spool from its folder again");
             }
         }
         Ok(())
@@ -485,7 +485,7 @@ impl SpoolSource {
                     if !self.ballast.give() {
                         return Err(full.to_string());
                     }
-                    tracing::warn!("{full}: using the room that was reserved for it");
+                    tracing::warn!("{full}: using the reserved space");
                     self.shrink().await?;
                 }
                 result => return result.map_err(|error| error.to_string()),

@@ -144,7 +144,7 @@ impl<S: Source> Taking<S> {
         self.metrics.show(&seen);
         if pace.rests.note(seen.resting, now) {
             let (records, why) = (seen.resting, report.why);
-            tracing::warn!(source, records, why, "records rest alone, and are tried again");
+            tracing::warn!(source, records, why, "some records are resting: they will be retried");
         }
         if want == Want::Rested && report.done > 0 {
             // The cause seems to be over: the other records are tried at once.
@@ -156,7 +156,7 @@ impl<S: Source> Taking<S> {
             self.metrics.hold();
             self.condition.unready(why.clone());
             if pace.said.as_ref() != Some(&why) {
-                tracing::warn!(source, why, "records cannot be carried out now, and stay in order");
+                tracing::warn!(source, why, "cannot apply records now: they stay in order");
             }
             pace.said = Some(why);
         } else if want == Want::New || report.taken > 0 {
@@ -261,7 +261,7 @@ impl<S: Source> Taking<S> {
     async fn call(&mut self, asked: &[RecordContent], resting: &mut Resting) -> Vec<Outcome> {
         let called = timeout(self.limits.deadline, call(&mut self.carrier, asked, resting)).await;
         called.unwrap_or_else(|_| {
-            let why = format!("a batch was not carried out within {:?}", self.limits.deadline);
+            let why = format!("a batch was not applied within {:?}", self.limits.deadline);
             vec![Outcome::Hold(Fate::Unknown, why); asked.len()]
         })
     }
@@ -311,7 +311,7 @@ async fn watched<T>(condition: &Condition, mut part: impl Future<Output = T> + U
     if let Ok(ended) = timeout(PATIENCE, &mut part).await {
         return ended;
     }
-    tracing::error!("no record has been settled for 2 s: not ready");
+    tracing::error!("not ready: no record has been settled for 2 s");
     condition.unready("no record has been settled for 2 s");
     part.await
 }

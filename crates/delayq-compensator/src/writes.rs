@@ -175,7 +175,8 @@ impl Carrier {
             return;
         }
         if let Err(error) = Recorded::by(&self.producer).settled(carried).boxed().await {
-            tracing::debug!(%error, records = carried.len(), "the answers to settled records stay in Redis for now");
+            tracing::debug!(%error, records = carried.len(), "the outcomes of settled records stay in Redis \
+                                                              for now");
         }
     }
 

@@ -31,7 +31,7 @@ pub enum DueRule {
 
 /// The longest wait of a debounce, or the words of an [`Again`], are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not later, sooner or within=<ms, from 1 on>, or one of them and keep")]
+#[error("{0:?} is not a mode: expected later, sooner or within=MS (1 or more), and optionally keep")]
 pub struct OddAgain(String);
 
 // === impl Again ===

@@ -38,16 +38,16 @@ pub enum Codec {
 #[non_exhaustive]
 pub enum CodecError {
     /// A codec that this version does not support.
-    #[error("{0:?} is no codec: use none, zstd or zstd:<dictionary id>")]
+    #[error("{0:?} is not a codec: use none, zstd or zstd:<dictionary id>")]
     Unknown(String),
     /// The dictionary is not in Redis.
-    #[error("the dictionary {0} is not in this deployment")]
+    #[error("this deployment has no dictionary {0}")]
     NoDictionary(u32),
     /// Not a zstd frame, damaged, or larger than any payload may be.
     #[error("the payload cannot be restored: {0}")]
     Damaged(String),
     /// These samples cannot train a dictionary.
-    #[error("no dictionary can be trained: {0}")]
+    #[error("cannot train a dictionary: {0}")]
     Untrainable(String),
 }
 
@@ -58,7 +58,7 @@ pub enum Unrestored {
     #[error(transparent)]
     Never(CodecError),
     /// The dictionary could not be fetched this time. Release the message without counting the attempt.
-    #[error("its dictionary cannot be fetched now: {0}")]
+    #[error("the dictionary cannot be fetched now: {0}")]
     NotNow(String),
 }
 
@@ -127,7 +127,7 @@ impl Dictionaries {
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<u32, Arc<Dictionary>>> {
-        self.0.lock().expect("nothing panics while it holds the dictionaries")
+        self.0.lock().expect("no code panics while holding the lock")
     }
 }
 
@@ -138,7 +138,7 @@ impl Dictionaries {
 pub fn train(samples: &[Vec<u8>]) -> Result<(u32, Vec<u8>), CodecError> {
     if samples.len() < FEWEST_SAMPLES {
         return Err(CodecError::Untrainable(format!(
-            "{} samples, {FEWEST_SAMPLES} are needed",
+            "{} samples, at least {FEWEST_SAMPLES} are needed",
             samples.len()
         )));
     }

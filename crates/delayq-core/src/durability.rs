@@ -78,7 +78,7 @@ impl FromStr for Durability {
             ("memory", _) => Ok(Self::Memory),
             ("disk", _) => Ok(Self::Disk),
             (_, Some([digit @ b'1'..=b'9'])) => Ok(Self::Replicas(digit - b'0')),
-            _ => Err("write memory, disk or replica:N, N from 1 to 9".to_owned()),
+            _ => Err("must be memory, disk or replica:N, with N from 1 to 9".to_owned()),
         }
     }
 }

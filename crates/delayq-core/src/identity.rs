@@ -16,7 +16,7 @@ pub struct DeploymentId([u8; 16]);
 
 /// A text that is no identity of a deployment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no identity of a deployment: expected 32 hexadecimal digits in lower case")]
+#[error("{0:?} is not the identity of a deployment: expected 32 hexadecimal digits in lower case")]
 pub struct DeploymentIdError(String);
 
 // === impl DeploymentId ===

@@ -41,7 +41,7 @@ pub enum RecordedPlace {
 
 /// A text that is not a list of rising shard counts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no list of rising shard counts, parted by commas")]
+#[error("{0:?} is not a comma-separated list of rising shard counts")]
 pub struct LayoutError(String);
 
 /// The layout known to a client.

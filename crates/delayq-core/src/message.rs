@@ -85,7 +85,7 @@ pub enum MessageError {
     #[error(transparent)]
     Time(#[from] OddTime),
     /// An expiry before the due time.
-    #[error("it expires at {expires} ms, which is not after its due time {due} ms")]
+    #[error("the expiry {expires} ms is not after the due time {due} ms")]
     ExpiryBeforeDue {
         /// The expiry.
         expires: UnixMillis,

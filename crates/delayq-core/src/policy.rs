@@ -298,8 +298,8 @@ impl Setting {
         };
         match (fits, self.range, self.form) {
             (true, ..) => Ok(()),
-            (false, "", Form::Count { most }) => Err(format!("write a number of at most {most}")),
-            (false, "", _) => Err(format!("write at most {MAX_SPAN_MS} ms")),
+            (false, "", Form::Count { most }) => Err(format!("must be a number up to {most}")),
+            (false, "", _) => Err(format!("must be at most {MAX_SPAN_MS} ms")),
             (false, range, _) => Err(format!("write {range}")),
         }
     }
@@ -314,7 +314,7 @@ impl FromStr for Repeats {
         match text {
             "deliver" => Ok(Self::Deliver),
             "refuse" => Ok(Self::Refuse),
-            _ => Err("write deliver or refuse".to_owned()),
+            _ => Err("must be deliver or refuse".to_owned()),
         }
     }
 }

@@ -12,7 +12,7 @@ pub struct ShardRanges(Vec<(u16, u16)>);
 
 /// A text that is not a list of shard ranges.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} are no shards from 0 to 4095: write ranges with both ends, such as \"0-7,16-19\"")]
+#[error("{0:?} is not a list of shards from 0 to 4095: write ranges with both ends, such as \"0-7,16-19\"")]
 pub struct ShardRangesError(String);
 
 // === impl ShardRanges ===

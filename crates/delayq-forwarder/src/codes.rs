@@ -8,12 +8,12 @@ delayq_service::codes! {
     DESTINATION_REFUSED = Code {
         id: "DQ-F001",
         title: "a destination must not be used",
-        cause: "A setting of the destination would lose messages that it has confirmed, or it can never accept any. The \
-                message names the sink and the setting.",
+        cause: "A setting of the destination would lose confirmed messages, or the destination can never \
+                accept any. The message names the sink and the setting.",
         tries: [
-            "Change the setting that the message names, at the destination.",
+            "At the destination, change the setting that the message names.",
             "Send the topic elsewhere: change the sink or `to` of its route.",
-            "If the loss is intended, say so with the sink's own key for it; see docs/forwarder.md.",
+            "If the loss is acceptable, allow it with the sink's own key; see docs/forwarder.md.",
         ],
         exit: Exit::Config,
     };
@@ -22,12 +22,12 @@ delayq_service::codes! {
     DESTINATION_UNREACHABLE = Code {
         id: "DQ-F002",
         title: "a destination cannot be reached",
-        cause: "The server of a sink did not answer, refused the login, or does not have the destination; or the folder of a \
-                file sink cannot be written to. The message names the sink and says which.",
+        cause: "The server of a sink did not answer, refused the login, or does not have the destination; or \
+                the folder of a file sink is not writable. The message names the sink and the cause.",
         tries: [
             "Check what the message names: address, user and password of the sink, or its folder.",
-            "Create the destination, if it is missing.",
-            "Set `required = false` for the sink to start without it: its messages wait until it is available.",
+            "If the destination is missing, create it.",
+            "To start without the sink, set its `required = false`: messages wait until it is available.",
         ],
         exit: Exit::Unavailable,
     };

@@ -73,7 +73,7 @@ impl NamedSink {
     /// Within the timeout. Returns warnings.
     pub(crate) async fn check(&self, destination: Option<&str>) -> Result<Vec<String>, CheckError> {
         let checked = tokio::time::timeout(self.timeout, self.sink.check(destination)).await;
-        let silent = |_| Err(CheckError::Unreachable(format!("no answer within {:?}", self.timeout)));
+        let silent = |_| Err(CheckError::Unreachable(format!("no reply within {:?}", self.timeout)));
         checked.unwrap_or_else(silent)
     }
 }
@@ -248,8 +248,8 @@ impl Lane {
                 destination,
                 rest_ms,
                 reason,
-                "the destination rejects message after message: it rests, and no more are buried until one is delivered; \
-                 mend it, then replay the dead letters"
+                "the destination rejects message after message: resting it, so no more are buried until one \
+                 is delivered; fix the destination, then replay the dead letters"
             );
         } else {
             tracing::warn!(
@@ -257,7 +257,7 @@ impl Lane {
                 destination,
                 rest_ms,
                 reason,
-                "the destination does not accept messages; the messages wait in Redis"
+                "the destination does not accept messages: they wait in Redis"
             );
         }
     }

@@ -31,7 +31,7 @@ impl Routes {
     pub(crate) fn new(settings: &Settings) -> Result<Self, String> {
         let route = |config: &RouteConfig| {
             let kind = settings.sinks.get(&config.sink).and_then(SinkConfig::kind);
-            let kind = kind.ok_or_else(|| format!("there is no sink {}", config.sink))?;
+            let kind = kind.ok_or_else(|| format!("no sink {}", config.sink))?;
             Ok(Route::new(config, kind.default_to()))
         };
         Ok(Self(settings.routes.iter().map(route).collect::<Result<_, String>>()?))

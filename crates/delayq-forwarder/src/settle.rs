@@ -54,7 +54,7 @@ pub(crate) async fn settle(context: &Context, verdicts: impl Iterator<Item = (Re
         }
         // A drain allows one more try; then the leases expire, and the messages are delivered again.
         if give_up.is_requested() {
-            tracing::warn!(left, "Redis does not answer: leaving these leases to expire");
+            tracing::warn!(left, "no reply from Redis: leaving these leases to expire");
             return;
         }
         let _ = give_up.or(tokio::time::sleep(pause)).await;
@@ -77,11 +77,11 @@ fn to_retry<T>(
         match answer {
             Some(Err(error)) if error.advice() == Advice::Retry => true,
             Some(Err(error)) => {
-                tracing::error!(%error, "a message could not be settled: its lease will expire");
+                tracing::error!(%error, "cannot settle a message: its lease will expire");
                 false
             }
             Some(Ok(Settled::Failed(why))) => {
-                tracing::error!(why, "a message could not be settled: its lease will expire");
+                tracing::error!(why, "cannot settle a message: its lease will expire");
                 false
             }
             Some(Ok(_)) | None => false,

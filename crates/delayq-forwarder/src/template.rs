@@ -144,7 +144,8 @@ impl Variable {
             ("attempt", _) => Ok(Self::Attempt),
             (_, Some(header)) if !header.is_empty() => Ok(Self::Header(header.to_owned())),
             _ => Err(format!(
-                "there is no {{{name}}}; there are {{id}}, {{topic}}, {{group}}, {{due}}, {{attempt}} and {{header.NAME}}"
+                "unknown placeholder {{{name}}}; known are {{id}}, {{topic}}, {{group}}, {{due}}, \
+                 {{attempt}} and {{header.NAME}}"
             )),
         }
     }

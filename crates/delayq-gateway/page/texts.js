@@ -31,7 +31,7 @@ export const en = {
   problem_away: 'The gateway does not answer. The page keeps trying.',
   problem_G102: 'Log in: the gateway asks for a token.',
   problem_G103: 'The gateway refused the request because it seems to come from another web page. A proxy must pass the Host header on unchanged.',
-  problem_G104: 'Without tokens, the gateway answers to IP addresses and localhost only. Open it by one of these.',
+  problem_G104: 'Without tokens, the gateway answers only under IP addresses and localhost. Open it by one of these.',
   problem_G107: 'There is no such message.',
   problem_G110: 'The state of the message does not allow it.',
   problem_G111: 'Somebody else moved the message meanwhile. Nothing was changed.',

@@ -8,11 +8,11 @@ delayq_service::codes! {
     BIND = Code {
         id: "DQ-G001",
         title: "the gateway cannot listen",
-        cause: "The address of `[gateway] listen`, or one of `[lmstfy]`, is taken, or does not belong to this host.",
+        cause: "An address of `[gateway] listen` or `[lmstfy]` is in use, or does not belong to this host.",
         tries: [
-            "Find the program that has the port: ss -ltnp.",
+            "Find the program that uses the port: ss -ltnp.",
             "Set another address: DELAYQ__GATEWAY__LISTEN=127.0.0.1:9481.",
-            "Use port 0 for a free port, which the log names.",
+            "Set port 0 to use any free port; the log names it.",
         ],
         exit: Exit::Unavailable,
     };
@@ -21,8 +21,8 @@ delayq_service::codes! {
     TOKENS = Code {
         id: "DQ-G002",
         title: "the tokens cannot be used",
-        cause: "The file of `[gateway] tokens` is missing, unreadable or empty, or one of its lines is not NAME and the SHA-256 \
-                of a token, with rights and `until=TIME` behind.",
+        cause: "The file of `[gateway] tokens` is missing, unreadable or empty, or has an invalid line. A \
+                line is NAME and the SHA-256 of a token, optionally followed by rights and `until=TIME`.",
         tries: [
             "Write a line for each token: NAME, a space, and what `printf %s \"$TOKEN\" | sha256sum` prints.",
             "Check that the user of this process can read the file.",
@@ -34,12 +34,12 @@ delayq_service::codes! {
     /// The key of receipts cannot be read.
     RECEIPT_KEY = Code {
         id: "DQ-G003",
-        title: "the key of receipts cannot be used",
+        title: "the receipt key cannot be used",
         cause: "The secret of `[gateway] receipt_key` cannot be read, or has fewer than 16 characters.",
         tries: [
-            "Make one: openssl rand -hex 32. All gateways of a deployment need the same.",
+            "Create a key: openssl rand -hex 32. All gateways of a deployment need the same key.",
             "Check that the user of this process can read the file.",
-            "Leave the setting out: gateways then share a key that they keep in Redis.",
+            "Remove the setting: the gateways then share a key in Redis.",
         ],
         exit: Exit::Config,
     };
@@ -47,12 +47,12 @@ delayq_service::codes! {
     /// The password of an account cannot be read.
     ACCOUNTS = Code {
         id: "DQ-G004",
-        title: "an account of lmstfy's admin API cannot be used",
+        title: "an account of the lmstfy admin API cannot be used",
         cause: "A password of `[lmstfy] accounts` cannot be read.",
         tries: [
-            "Check that the user of this process can read the file, or has the variable.",
+            "Check that this process can read the file or environment variable.",
             "Run `delayq config check`.",
-            "Leave the account out.",
+            "Remove the account.",
         ],
         exit: Exit::Config,
     };
@@ -65,7 +65,7 @@ delayq_service::codes! {
                 certificate.",
         tries: [
             "Run `delayq config check`: it names the file.",
-            "Check that the user of this process can read the files; a key must need no passphrase.",
+            "Check that the user of this process can read the files; a key must have no passphrase.",
             "Compare the two: openssl x509 -in CERT -noout -pubkey; openssl pkey -in KEY -pubout.",
         ],
         exit: Exit::Config,

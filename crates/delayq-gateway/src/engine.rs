@@ -110,7 +110,7 @@ fn key(config: &GatewayConfig) -> Result<Option<Arc<[u8]>>, Fault> {
     let fault = |why| Fault::new(&RECEIPT_KEY, why);
     let key = secret.reveal().map_err(fault)?;
     match key.expose_secret() {
-        key if key.len() < MIN_KEY => Err(fault(format!("it has fewer than {MIN_KEY} characters"))),
+        key if key.len() < MIN_KEY => Err(fault(format!("the key has fewer than {MIN_KEY} characters"))),
         key => Ok(Some(key.as_bytes().into())),
     }
 }

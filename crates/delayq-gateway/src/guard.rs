@@ -71,7 +71,7 @@ async fn guarded(app: &App, route: &Route, mut request: Request, next: Next) -> 
     }
     let Some(deadline) = deadline(route, request.headers())? else { return Ok(next.run(request).await) };
     let fate = if *request.method() == Method::GET { Fate::NotApplied } else { Fate::Unknown };
-    let passed = |_| Problem::new(Kind::Deadline, format!("no answer within {deadline:?}")).fate(fate);
+    let passed = |_| Problem::new(Kind::Deadline, format!("no reply within {deadline:?}")).fate(fate);
     tokio::time::timeout(deadline, next.run(request)).await.map_err(passed)
 }
 
@@ -88,7 +88,7 @@ pub(crate) async fn other_method(State(app): State<App>, request: Request) -> Pr
 /// Refuses a request without a host, or with two lengths.
 pub(crate) fn framed(headers: &HeaderMap) -> Result<(), Problem> {
     if headers.get_all(header::HOST).iter().count() != 1 {
-        return Err(Problem::new(Kind::Malformed, "one Host header is needed").at("host"));
+        return Err(Problem::new(Kind::Malformed, "exactly one Host header is required").at("host"));
     }
     if headers.contains_key(header::TRANSFER_ENCODING) && headers.contains_key(header::CONTENT_LENGTH) {
         let why = "Content-Length and Transfer-Encoding contradict each other";
@@ -154,7 +154,7 @@ async fn without_body(app: &App, request: Request) -> Result<Request, Problem> {
     let (parts, body) = request.into_parts();
     let whole = Whole::read(body, &parts.headers, app, MAX_UNREAD).await?;
     if !matches!(whole.bytes.trim_ascii(), b"" | b"{}") {
-        let why = "this route reads no body; its parameters are in the path and behind the ?";
+        let why = "this route accepts no body; its parameters belong in the path and the query";
         return Err(Problem::new(Kind::Unknown, why).fate(Fate::NotApplied));
     }
     Ok(Request::from_parts(parts, Body::empty()))
@@ -171,7 +171,7 @@ fn deadline(route: &Route, headers: &HeaderMap) -> Result<Option<Duration>, Prob
     let asked = asked.map_err(|why| Problem::invalid(DEADLINE, why))?;
     match *asked {
         deadline if deadline.is_zero() || deadline > MAX_DEADLINE => {
-            Err(Problem::invalid(DEADLINE, "write a duration up to 60s"))
+            Err(Problem::invalid(DEADLINE, "must be a duration up to 60s"))
         }
         deadline => Ok(Some(deadline)),
     }

@@ -98,10 +98,10 @@ impl Ask {
         let mut values = self.headers.get_all(name).iter();
         let (value, more) = (values.next(), values.next());
         if more.is_some() {
-            return Err(Problem::invalid(name, "it is there twice"));
+            return Err(Problem::invalid(name, "given twice"));
         }
         let text = value.map(|value| std::str::from_utf8(value.as_bytes())).transpose();
-        text.map_err(|_| Problem::invalid(name, "it is not UTF-8"))
+        text.map_err(|_| Problem::invalid(name, "not UTF-8"))
     }
 
     pub(crate) async fn whole(self, app: &App) -> Result<Whole, Problem> {

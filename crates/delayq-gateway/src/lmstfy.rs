@@ -129,7 +129,7 @@ async fn every(State((state, port)): State<(state::Lmstfy, Port)>, request: Requ
     let headers = response.headers_mut();
     if status != 301 && status != 307 {
         let id = ids::fresh_text(host_now().get());
-        headers.insert(REQUEST_ID, HeaderValue::from_str(&id).expect("it is letters and digits"));
+        headers.insert(REQUEST_ID, HeaderValue::from_str(&id).expect("the text is letters and digits"));
     }
     if closes {
         // A proxy that reads the length otherwise must not find a second request in the same bytes.

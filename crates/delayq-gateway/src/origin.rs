@@ -26,7 +26,7 @@ pub(crate) fn check(headers: &HeaderMap, is_local: bool) -> Result<(), Problem> 
 pub(crate) fn check_host(headers: &HeaderMap, is_local: bool) -> Result<(), Problem> {
     let host = headers.get(header::HOST).map(|host| host.to_str().unwrap_or("?")).unwrap_or_default();
     if is_local && !is_address(host) {
-        let why = "without tokens, the gateway answers to IP addresses and localhost only";
+        let why = "without tokens, the gateway answers only under IP addresses and localhost";
         return Err(Problem::new(Kind::ForeignHost, format!("Host is {host:?}: {why}")));
     }
     Ok(())

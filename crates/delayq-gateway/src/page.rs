@@ -97,7 +97,7 @@ pub(crate) fn is_asked(method: &Method, path: &str) -> bool {
 fn served(app: &App, name: &str, headers: &HeaderMap) -> Response {
     let file = FILES.iter().find(|file| file.name == name);
     let response = file.map_or_else(
-        || Problem::new(Kind::NoRoute, format!("the page has no file {name}")).into_response(),
+        || Problem::new(Kind::NoRoute, format!("no file {name} in the page")).into_response(),
         |file| file.response(headers),
     );
     app.metrics.answered(ROUTE, response.status().as_u16());

@@ -37,7 +37,7 @@ impl Problem {
 
     pub(crate) fn unknown(what: &str, name: &str, known: &[&str]) -> Self {
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        Self::new(Kind::Unknown, format!("the {what} {name} is not known here; known: {known}")).at(name)
+        Self::new(Kind::Unknown, format!("unknown {what} {name}; known: {known}")).at(name)
     }
 
     /// The state of the message or topic forbids the call; `outcome` is the answer of the script.

@@ -109,7 +109,7 @@ impl Signer {
 pub(crate) fn random() -> Result<String, Error> {
     let mut bytes = [0; 32];
     let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
-    read.map_err(|error| Error::Unfit(format!("/dev/urandom cannot be read for a key: {error}")))?;
+    read.map_err(|error| Error::Unfit(format!("cannot read /dev/urandom for a key: {error}")))?;
     Ok(hex::encode(bytes))
 }
 

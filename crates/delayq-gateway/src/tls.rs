@@ -48,7 +48,7 @@ impl Tls {
         while self.changes.next(&shutdown).await.is_some() {
             match server(self.config.pem_files()) {
                 Ok(config) => {
-                    tracing::info!("the certificate was read again");
+                    tracing::info!("certificate reloaded");
                     *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
                 }
                 Err(why) => tracing::error!(why, "the certificate is unchanged: the files cannot be used"),
@@ -75,7 +75,7 @@ fn server(files: PemFiles<'_>) -> Result<ServerConfig, String> {
         }
         None => builder.with_no_client_auth(),
     };
-    let (certificates, key) = files.certified()?.ok_or("cert: it is not set")?;
+    let (certificates, key) = files.certified()?.ok_or("cert: not set")?;
     let mut config = builder.with_single_cert(certificates, key).map_err(|error| format!("cert: {error}"))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)

@@ -79,7 +79,7 @@ impl Tokens {
         while changes.next(&shutdown).await.is_some() {
             match read(&file.path) {
                 Ok(tokens) => {
-                    tracing::info!(tokens = tokens.len(), "the tokens were read again");
+                    tracing::info!(tokens = tokens.len(), "tokens reloaded");
                     *file.tokens.write().unwrap_or_else(PoisonError::into_inner) = tokens;
                 }
                 Err(why) => tracing::error!(why, "the tokens are unchanged: their file cannot be used"),
@@ -105,7 +105,7 @@ fn read(path: &Path) -> Result<HashMap<Hash, Token>, String> {
     };
     let token = |(at, line)| parsed(line).ok_or_else(|| refusal(at));
     let tokens: HashMap<Hash, Token> = lines.map(token).collect::<Result<_, String>>()?;
-    if tokens.is_empty() { Err("it has no token".to_owned()) } else { Ok(tokens) }
+    if tokens.is_empty() { Err("the file has no token".to_owned()) } else { Ok(tokens) }
 }
 
 fn parsed(line: &str) -> Option<(Hash, Token)> {
@@ -124,7 +124,7 @@ fn parsed(line: &str) -> Option<(Hash, Token)> {
 }
 
 /// The time by the clock of this host: the end of a token is no time of Redis.
-#[allow(clippy::disallowed_methods, reason = "the end of a token is no time of Redis")]
+#[allow(clippy::disallowed_methods, reason = "the end of a token is out of range")]
 fn now() -> UnixMillis {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     UnixMillis::new(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))

@@ -69,7 +69,7 @@ impl Deployment {
         }
         let names: Vec<&str> = found.iter().map(Namespace::as_str).collect();
         Some(format!(
-            "there is no namespace {wanted} in this Redis, but {}: choose with --namespace",
+            "no namespace {wanted} in this Redis, only {}: choose with --namespace",
             names.join(", ")
         ))
     }

@@ -48,13 +48,11 @@ impl Invocation {
 
 fn help(Program { name, .. }: Program) -> String {
     format!(
-        "Usage: {name} [--healthcheck] [[--config] FILE]\n\n\
-         FILE is the configuration; without one the defaults apply. Environment variables override its keys:\n\
-         DELAYQ__REDIS__URL=redis://127.0.0.1:6379. `delayq config check` reports every fault.\n\n\
-         Options:\n  \
-         --healthcheck  Exit with 0 if the process with this configuration is ready, else with 69 and the reason\n  \
-         -h, --help     Print help\n  \
-         -V, --version  Print version\n"
+        "Usage: {name} [--healthcheck] [[--config] FILE]\n\nFILE is the configuration; without one the \
+         defaults apply. Environment variables override its \
+         keys:\nDELAYQ__REDIS__URL=redis://127.0.0.1:6379. `delayq config check` reports every \
+         fault.\n\nOptions:\n  --healthcheck  Exit with 0 if the process with this configuration is ready, \
+         else with 69 and the reason\n  -h, --help     Print help\n  -V, --version  Print version\n"
     )
 }
 

@@ -360,7 +360,7 @@ mod tests {
             (br#"{"topic":"t","payload":1,"again":"later"}"#, "again: needs replace"),
             (
                 br#"{"topic":"t","payload":1,"replace":true,"again":"soon"}"#,
-                "again: \"soon\" is not later, sooner",
+                "again: \"soon\" is not a mode: expected later, sooner",
             ),
             (br#"{"topic":"t","due":-1}"#, "due: -1 ms is not between"),
             (br#"{"topic":"t","due":0}"#, "due: 0 ms is not between"),

@@ -43,7 +43,7 @@ pub enum SpoolError {
     },
     /// Other files took the place of the open ones in the folder: no other process would read what is written to the open
     /// ones.
-    #[error("{} is not spooled to any more: {why}", path.display())]
+    #[error("{} is no longer the spool: {why}", path.display())]
     Moved {
         /// The folder.
         path: PathBuf,
@@ -51,7 +51,7 @@ pub enum SpoolError {
         why: String,
     },
     /// The file is damaged. [`crate::salvage_spool`] recovers what can be read.
-    #[error("{} is damaged: {why}; stop its users, then: delayq spool salvage", path.display())]
+    #[error("{} is damaged: {why}; stop all processes that use it, then: delayq spool salvage", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -79,7 +79,7 @@ pub enum SpoolError {
         path: PathBuf,
     },
     /// The spool's own limit is reached.
-    #[error("the spool is full: {bytes} of at most {max_bytes} bytes are taken")]
+    #[error("the spool is full: {bytes} of {max_bytes} bytes are used")]
     Full {
         /// Its size.
         bytes: u64,
@@ -144,7 +144,8 @@ impl SpoolError {
         match error.sqlite_error_code() {
             Some(ErrorCode::NotADatabase) => {
                 let why = format!(
-                    "{why}; if it was one, its first page is damaged: stop its users, then: delayq spool salvage"
+                    "{why}; if it was a spool, its first page is damaged: stop all processes that use it, \
+                     then: delayq spool salvage"
                 );
                 Self::NotASpool { path, why }
             }

@@ -125,7 +125,7 @@ fn set_orphans_aside(dir: &Path) -> Result<(), SpoolError> {
         let (from, to) = (format!("{NAME}{log}"), format!("{NAME}.orphan-{stamp}{log}"));
         match fs::rename(dir.join(&from), dir.join(to)) {
             Ok(()) => {
-                tracing::error!(folder = %dir.display(), file = from, "a log without its database is set aside");
+                tracing::error!(folder = %dir.display(), file = from, "set aside a log without its database");
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(SpoolError::folder(dir, &error)),
@@ -161,7 +161,7 @@ fn is_spool(connection: &Connection, path: &Path) -> Result<bool, SpoolError> {
         (APPLICATION_ID, found) => Err(SpoolError::Newer { path: path.to_owned(), found, known: FORMAT }),
         _ => Err(SpoolError::NotASpool {
             path: path.to_owned(),
-            why: format!("it is another program's database (application id {application})"),
+            why: format!("the file is another program's database (application id {application})"),
         }),
     }
 }

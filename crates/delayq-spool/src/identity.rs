@@ -38,11 +38,9 @@ impl Identity {
         };
         let name = NAMES[changed];
         let cure = match (self.may_reopen(&now), now.folder == self.folder) {
-            (true, _) => "it is opened again",
+            (true, _) => "opening it again",
             (false, true) => "restart all processes that use this spool",
-            (false, false) => {
-                "put the folder back in its place, or restart all processes that use this spool"
-            }
+            (false, false) => "move the folder back, or restart all processes that use this spool",
         };
         Err(SpoolError::Moved { path: self.dir.clone(), why: format!("{name} {what}; {cure}") })
     }

@@ -29,8 +29,8 @@ pub(crate) fn note(connection: &mut Connection, flag: &Flag, path: &Path) -> Res
 
 fn set_aside(change: &Transaction<'_>, first: u64, last: u64) -> rusqlite::Result<()> {
     let reason = format!(
-        "records {first} to {last} are lost: they were acknowledged, and the database does not have them: its log is \
-         damaged, or it is another one; write again what was not resubmitted before"
+        "acknowledged records {first} to {last} are not in the database: its log is damaged, or the database \
+         was replaced; put the records again, unless they were resubmitted"
     );
     let now_ms = clock::now().get();
     let sql =

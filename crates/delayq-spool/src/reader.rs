@@ -543,7 +543,7 @@ fn rejected(row: &Row<'_>) -> rusqlite::Result<Rejected> {
 }
 
 fn record(body: ValueRef<'_>) -> Result<AnyRecord, String> {
-    let bytes = body.as_blob().map_err(|_| format!("its body is not bytes, but {}", body.data_type()))?;
+    let bytes = body.as_blob().map_err(|_| format!("the body is {}, not bytes", body.data_type()))?;
     encoding::decode(bytes).map_err(|error| error.to_string())
 }
 

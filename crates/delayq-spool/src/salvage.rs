@@ -139,7 +139,8 @@ impl Readable {
         let rejected = rows(connection, REJECTED, until).map_err(of)?;
         let kept = (waiting.len() + rejected.len()) as u64;
         if *is_headless && !waiting.iter().chain(&rejected).any(is_record) {
-            let why = "its first page is damaged or that of another kind of file, and no record is found in it: move it away, and a new spool is made";
+            let why = "the first page is damaged or of another kind of file, and no record was found: move \
+                       the file away, and a new spool is created";
             return Err(SpoolError::NotASpool { path: path.clone(), why: why.to_owned() });
         }
         let found = numbers(&[&waiting[..], &rejected[..]].concat());

@@ -35,7 +35,7 @@ where
         .spawn(body)
         .map_err(|error| Fault::new(&SYSTEM, "cannot start a thread").because(error))?;
     let output = end.await.ok().flatten();
-    Ok(output.expect("what runs apart ends by itself, unless it panicked"))
+    Ok(output.expect("a detached task ends early only by a panic"))
 }
 
 struct Stop(Shutdown);

@@ -27,7 +27,7 @@ pub(crate) fn owned(exported: &ExportedEpoch, shard: ShardId, epoch: u64) {
 
 /// The plan took away a shard that was not claimed yet, or gave the shard to nobody.
 pub(crate) fn parted(shard: ShardId) {
-    tracing::debug!(%shard, "not planned for this timer any more");
+    tracing::debug!(%shard, "no longer planned for this timer");
 }
 
 /// The new owner has the epoch `known`.
@@ -37,13 +37,13 @@ pub(crate) fn handed_over(metrics: &TimerMetrics, shard: ShardId, known: u64) {
 }
 
 pub(crate) fn locked_out(shard: ShardId, owner: &str) {
-    tracing::error!(%shard, owner, "another timer has the lock: not pumped here");
+    tracing::error!(%shard, owner, "not pumping: another timer has the lock");
 }
 
 /// A newer owner has the epoch `known`.
 pub(crate) fn fenced(metrics: &TimerMetrics, shard: ShardId, epoch: u64, known: u64) {
     metrics.fenced.inc();
-    tracing::warn!(%shard, epoch, known, "a newer owner pumps this shard: nothing was moved");
+    tracing::warn!(%shard, epoch, known, "a newer owner pumps this shard: no message was moved");
 }
 
 pub(crate) fn trust_changed(metrics: &TimerMetrics, trust: Trust) {
@@ -54,13 +54,13 @@ pub(crate) fn trust_changed(metrics: &TimerMetrics, trust: Trust) {
         Trust::Degraded { .. } => {
             tracing::error!(
                 trust = name,
-                "etcd does not answer: what is owned is pumped on until another timer fences it"
+                "no reply from etcd: pumping the owned shards until another timer fences them"
             );
         }
         Trust::Lost { .. } => {
             tracing::warn!(
                 trust = name,
-                "etcd says that the lease is gone: what is owned is pumped on until another timer fences it"
+                "the lease in etcd is gone: pumping the owned shards until another timer fences them"
             );
         }
         _ => tracing::info!(trust = name, "membership"),
@@ -68,17 +68,13 @@ pub(crate) fn trust_changed(metrics: &TimerMetrics, trust: Trust) {
 }
 
 pub(crate) fn kept_out(why: &str) {
-    tracing::error!(
-        code = FOREIGN_FLEET.id,
-        why,
-        "this timer does not join: it pumps what is long overdue alone"
-    );
+    tracing::error!(code = FOREIGN_FLEET.id, why, "not joining the fleet: pumping only long overdue shards");
 }
 
 pub(crate) fn drain_changed(metrics: &TimerMetrics, drained: bool) {
     metrics.drained.set(i64::from(drained));
     if drained {
-        tracing::info!("drained: other timers get this one's shards, until `delayq timers undrain`");
+        tracing::info!("drained: other timers get this timer's shards, until `delayq timers undrain`");
     } else {
         tracing::info!("undrained: this timer takes shards again");
     }
@@ -87,11 +83,11 @@ pub(crate) fn drain_changed(metrics: &TimerMetrics, drained: bool) {
 pub(crate) fn clock_jumped(metrics: &TimerMetrics, by_us: i64, shards: usize, redis: &str) {
     metrics.clock_jumps.inc();
     let by_ms = by_us / 1000;
-    tracing::error!(code = CLOCK.id, by_ms, shards, redis, "Redis's clock jumped: its shards are held");
+    tracing::error!(code = CLOCK.id, by_ms, shards, redis, "Redis's clock jumped: holding its shards");
 }
 
 pub(crate) fn clock_steady(redis: &str) {
-    tracing::warn!(code = CLOCK.id, redis, "Redis's clock is steady again: its shards go on");
+    tracing::warn!(code = CLOCK.id, redis, "Redis's clock is steady again: resuming its shards");
 }
 
 pub(crate) fn moved(shard: ShardId, from: &str, to: &str) {
@@ -99,7 +95,7 @@ pub(crate) fn moved(shard: ShardId, from: &str, to: &str) {
 }
 
 pub(crate) fn redis_lost(redis: &str, error: &Error) {
-    tracing::error!(redis, %error, "Redis cannot be used: nothing of its shards becomes ready until it can");
+    tracing::error!(redis, %error, "Redis cannot be used: no message of its shards becomes ready");
 }
 
 pub(crate) fn redis_back(redis: &str, after: Duration) {
@@ -113,16 +109,20 @@ pub(crate) fn hindrance_changed(metrics: &TimerMetrics, unreached: &[&str], miss
     metrics.hindrance_changes.inc();
     if is_hindered {
         let redis = unreached.join(", ");
-        tracing::warn!(redis, missing, "shards are out of reach: timers that reach them are given them");
+        tracing::warn!(
+            redis,
+            missing,
+            "some shards are out of reach: leaving them to timers that can reach them"
+        );
     } else {
-        tracing::info!("every shard is within reach: this timer takes all shards again");
+        tracing::info!("every shard is within reach again");
     }
 }
 
 /// This timer adopted a shard that nobody pumped, until the timer named in the plan claims the shard.
 pub(crate) fn adopted(metrics: &TimerMetrics, shard: ShardId, epoch: u64) {
     metrics.adopted.inc();
-    tracing::warn!(%shard, epoch, "nobody pumped this shard: pumped here until the timer that the plan names claims it");
+    tracing::warn!(%shard, epoch, "no timer pumped this shard: pumping it until its planned timer claims it");
 }
 
 /// Redis came back with older data; `since` is the time of the last pump in the data, zero without a pump.
@@ -140,40 +140,42 @@ pub(crate) fn shard_missing(shard: ShardId, error: &Error, redis: &str) {
 pub(crate) fn stalled(metrics: &TimerMetrics, stall: Stall) {
     metrics.stalled.set(1);
     match stall {
-        Stall::Still => tracing::error!("something is overdue, and nothing has moved for 2 s: not ready"),
+        Stall::Still => tracing::error!("not ready: messages are overdue, and none has moved for 2 s"),
         Stall::Blocked(shard) => {
-            tracing::error!(%shard, "its due messages cannot be moved, and nothing else has for 2 s: not ready");
+            tracing::error!(%shard, "not ready: due messages of the shard cannot be moved, and no other \
+                                     message has moved for 2 s");
         }
-        Stall::Failing(shard) => tracing::error!(%shard, "its pumps have failed for 2 s: not ready"),
+        Stall::Failing(shard) => tracing::error!(%shard, "not ready: pumps of the shard have failed for 2 s"),
     }
 }
 
 pub(crate) fn moving(metrics: &TimerMetrics) {
     metrics.stalled.set(0);
-    tracing::info!("what is due moves again");
+    tracing::info!("due messages move again");
 }
 
 pub(crate) fn rescued(metrics: &TimerMetrics, shard: ShardId, moved: u64) {
     metrics.rescued.inc_by(moved);
-    tracing::warn!(%shard, moved, "nobody pumped this shard for 10 s: pumped here");
+    tracing::warn!(%shard, moved, "no timer pumped this shard for 10 s: claiming it");
 }
 
 pub(crate) fn blocked(shard: ShardId, blocked: u64) {
-    tracing::error!(%shard, blocked, "a key of the wrong type, or a denied command, keeps messages from being moved");
+    tracing::error!(%shard, blocked, "messages cannot be moved: a key has the wrong type, or a command is \
+                                      denied");
 }
 
 /// `is_news`: this timer has not reported the topic yet.
 pub(crate) fn topic_forgotten(metrics: &TimerMetrics, topic: &Topic, shard: ShardId, is_news: bool) {
     metrics.topics_forgotten.inc();
     if is_news {
-        tracing::info!(%topic, %shard, "an empty topic was not used for long and is forgotten");
+        tracing::info!(%topic, %shard, "forgot an empty topic, unused for long");
     } else {
-        tracing::debug!(%topic, %shard, "another shard forgot it");
+        tracing::debug!(%topic, %shard, "another shard forgot the topic");
     }
 }
 
 pub(crate) fn books_off(shard: ShardId, topic: &Topic) {
-    tracing::error!(%topic, %shard, "the topic's books do not balance: `delayq audit` says by what");
+    tracing::error!(%topic, %shard, "the topic's counters do not add up: see `delayq audit`");
 }
 
 /// The findings of one sweep, by kind: an example, the number found, and the number repaired.
@@ -224,12 +226,12 @@ pub(crate) fn swept(metrics: &SweepMetrics, took: Duration) {
 
 pub(crate) fn sweep_failed(metrics: &SweepMetrics, error: &Error) {
     metrics.failed();
-    tracing::warn!(%error, "a sweep was cut off: it begins again later");
+    tracing::warn!(%error, "a sweep was cut off: starting over later");
 }
 
 pub(crate) fn stopped(took: Duration, left_over: usize) {
     match left_over {
-        0 => tracing::info!(?took, "every shard is handed over"),
-        left_over => tracing::warn!(?took, left_over, "stopped with shards that were not handed over"),
+        0 => tracing::info!(?took, "handed over every shard"),
+        left_over => tracing::warn!(?took, left_over, "stopped before every shard was handed over"),
     }
 }

@@ -129,8 +129,8 @@ impl Ownership {
         shards: &mut PumpedShards,
     ) {
         let now = Instant::now();
-        let mine =
-            mine.inspect_err(|error| tracing::debug!(%error, "etcd does not say whose shards these are"));
+        let mine = mine
+            .inspect_err(|error| tracing::debug!(%error, "etcd does not name the owners of these shards"));
         for &shard in asked {
             match &mine {
                 Ok(mine) if mine.contains(&shard) => {

@@ -155,7 +155,7 @@ impl PumpedShards {
                 }
             }
             // The polls, not this call, judge whether Redis answers.
-            Err(error) => tracing::debug!(%shard, %error, "it is asked to forget topics again later"),
+            Err(error) => tracing::debug!(%shard, %error, "asking again later to forget topics"),
         }
     }
 
@@ -164,7 +164,7 @@ impl PumpedShards {
         match (answer, self.schedule.kept_mut(shard)) {
             (Ok(found), Some(kept)) => kept.surveyed.answered(found),
             (Ok(_), None) => {}
-            (Err(error), _) => tracing::debug!(%shard, %error, "it is asked again what it has in 15 s"),
+            (Err(error), _) => tracing::debug!(%shard, %error, "reading the contents again in 15 s"),
         }
     }
 
@@ -179,7 +179,7 @@ impl PumpedShards {
                 }
             }
             (Ok(_), None) => {}
-            (Err(error), _) => tracing::debug!(%shard, %error, "its books are looked at again later"),
+            (Err(error), _) => tracing::debug!(%shard, %error, "reading the counters again later"),
         }
     }
 

@@ -85,7 +85,7 @@ pub async fn build(config: TimerConfig, deps: Deps) -> Result<Timer, Fault> {
             let owner = cluster.member.name.clone();
             // Without etcd the timer starts all the same, and pumps shards that nobody else pumps.
             let joined = Cluster::start(*cluster).await;
-            let refused = |error| Fault::new(&ETCD, "cannot become one of the timers").because(error);
+            let refused = |error| Fault::new(&ETCD, "join the timers").because(error);
             (owner, Duration::ZERO, joined.map_err(refused)?)
         }
     };
@@ -145,7 +145,7 @@ async fn identify(admin: &Admin) -> Result<(), Error> {
     match admin.identify().await {
         Err(error @ Error::Foreign { .. }) => Err(error),
         Err(error) => {
-            tracing::warn!(%error, "not every shard says to which deployment it belongs");
+            tracing::warn!(%error, "some shards record no deployment");
             Ok(())
         }
         Ok(_) => Ok(()),
@@ -159,9 +159,9 @@ async fn take_lock(client: &Client, owner: &str, lock: Duration) -> Result<(), F
     loop {
         let Some(other) = other_owner(client, &shards, owner, lock).await? else { return Ok(()) };
         if started.elapsed() > lock + LOCK_RETRY {
-            return Err(Fault::new(&LOCKED, format!("{other} has the lock and renews it")));
+            return Err(Fault::new(&LOCKED, format!("{other} holds the lock and renews it")));
         }
-        tracing::info!(owner = other, "waiting for the lock of another timer to end");
+        tracing::info!(owner = other, "waiting for the lock of another timer to expire");
         tokio::time::sleep(LOCK_RETRY.max(lock / 20)).await;
     }
 }

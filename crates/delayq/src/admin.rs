@@ -129,13 +129,13 @@ impl Admin {
         if let Some(unknown) = without.iter().find(|node| !all.contains(node)) {
             let all: Vec<&str> = all.into_iter().map(NodeName::as_str).collect();
             let what = match all.is_empty() {
-                true => "it is not kept by several Redises".to_owned(),
+                true => "the deployment has a single Redis".to_owned(),
                 false => format!("its nodes are {}", all.join(", ")),
             };
-            return Err(Error::Deployment(format!("there is no node {unknown} to leave out: {what}")));
+            return Err(Error::Deployment(format!("no node {unknown} to leave out: {what}")));
         }
         if !without.is_empty() && without.len() == all.len() {
-            return Err(Error::Deployment("every node is to be left out".to_owned()));
+            return Err(Error::Deployment("at least one node must remain".to_owned()));
         }
         Ok(Self { without: Arc::new(without), ..self.clone() })
     }

@@ -42,7 +42,7 @@ use tokio_util::task::TaskTracker;
 /// A stream of messages. A drop stops reserving, and releases messages that were not handed out in the background, as
 /// long as the runtime lives; their attempts do not count. [`Consumer::stop`] waits for the release.
 #[derive(Debug)]
-#[must_use = "a consumer that is dropped hands nothing out"]
+#[must_use = "a dropped consumer delivers nothing"]
 pub struct Consumer {
     deliveries: mpsc::UnboundedReceiver<Delivery>,
     stopping: CancellationToken,

@@ -29,7 +29,7 @@ const MOST_TOPICS: NonZeroUsize = NonZeroUsize::new(10_000).expect("10,000 is no
 
 pub(crate) struct Durable {
     known: Mutex<LruCache<Vec<u8>, (Waits, Instant)>>,
-    lanes: Mutex<BTreeMap<Waits, Arc<WaitLinks>>>,
+    links: Mutex<BTreeMap<Waits, Arc<WaitLinks>>>,
     observer: OnceLock<Observer>,
 }
 
@@ -57,7 +57,7 @@ struct WaitLinks {
 impl Default for Durable {
     fn default() -> Self {
         let known = Mutex::new(LruCache::new(MOST_TOPICS));
-        Self { known, lanes: Mutex::default(), observer: OnceLock::new() }
+        Self { known, links: Mutex::default(), observer: OnceLock::new() }
     }
 }
 
@@ -86,18 +86,19 @@ impl Durable {
         calls: &[Outgoing<'_>],
         until: Instant,
     ) -> Vec<Sent> {
-        let lane = self.lane(waits);
-        let Ok(turn) = timeout_at(until, lane.turns.acquire()).await else {
-            let why = format!("{MOST_WAITING} pipelines wait already, and none was through by the deadline");
+        let links = self.links(waits);
+        let Ok(turn) = timeout_at(until, links.turns.acquire()).await else {
+            let why =
+                format!("{MOST_WAITING} pipelines were already waiting, and none finished by the deadline");
             let error = Error::Unconfirmed { durability: waits.to_string(), fate: Fate::NotApplied, why };
             return calls.iter().map(|_| Sent { answer: Err(error.clone()), node: None }).collect();
         };
-        let _turn = turn.expect("nobody closes it");
-        let idle = lock(&lane.idle).pop();
-        let link = idle.unwrap_or_else(|| scripts.waiting(lane.waits.clone()));
+        let _turn = turn.expect("the semaphore is never closed");
+        let idle = lock(&links.idle).pop();
+        let link = idle.unwrap_or_else(|| scripts.waiting(links.waits.clone()));
         let began = clock::instant();
         let sent = link.send(calls, None, until).await;
-        lock(&lane.idle).push(link);
+        lock(&links.idle).push(link);
         let unconfirmed = |sent: &Sent| matches!(sent.answer, Err(Error::Unconfirmed { .. }));
         let confirmed = !sent.iter().any(unconfirmed);
         // Refused calls did not wait.
@@ -114,16 +115,16 @@ impl Durable {
         let _ = self.observer.set(observer);
     }
 
-    fn lane(&self, waits: &Waits) -> Arc<WaitLinks> {
-        let mut lanes = lock(&self.lanes);
-        let lane = lanes.entry(waits.clone()).or_insert_with(|| {
+    fn links(&self, waits: &Waits) -> Arc<WaitLinks> {
+        let mut links = lock(&self.links);
+        let links = links.entry(waits.clone()).or_insert_with(|| {
             let turns = Semaphore::new(MOST_WAITING);
             Arc::new(WaitLinks { waits: waits.clone(), turns, idle: Mutex::default() })
         });
-        Arc::clone(lane)
+        Arc::clone(links)
     }
 }
 
 fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
-    what.lock().expect("nothing panics while it holds the lock")
+    what.lock().expect("no code panics while holding the lock")
 }

@@ -44,7 +44,8 @@ impl Emptied {
         let Some(node) = self.calls.nodes().label(shard) else { return };
         let is_new = Arc::make_mut(&mut lock(&self.state)).insert(node.clone());
         if is_new {
-            tracing::warn!(%node, %error, "a node of Redis has lost shards: generated ids avoid it until they are back");
+            tracing::warn!(%node, %error, "a Redis node has lost shards: generated ids avoid them until they \
+                                           are back");
             tokio::spawn(ask(self.calls.clone(), Forgetting(Arc::downgrade(&self.state), node)));
         }
     }
@@ -69,13 +70,13 @@ async fn ask(calls: Calls, of: Forgetting) {
         let asking = shards.iter().map(|&shard| deployment::ask(shard).under(NOT_ASKED)).collect();
         let replies = calls.send_plain(asking).await;
         if !shards.into_iter().zip(replies).any(|(shard, reply)| is_missing(shard, reply)) {
-            return tracing::info!(node = of.1, "a node of Redis has its shards again");
+            return tracing::info!(node = of.1, "a Redis node has its shards again");
         }
     }
 }
 
 fn lock(state: &SharedNames) -> MutexGuard<'_, Arc<BTreeSet<String>>> {
-    state.lock().expect("nothing panics while it holds the state")
+    state.lock().expect("no code panics while holding the lock")
 }
 
 // === impl Forgetting ===

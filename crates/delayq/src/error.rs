@@ -38,13 +38,13 @@ pub enum Error {
         why: String,
     },
     /// Redis closes new connections because the number of clients has reached `maxclients`.
-    #[error("Redis at {address} has as many clients as its maxclients allows, and ends new connections")]
+    #[error("Redis at {address} has reached its maxclients limit, and closes new connections")]
     TooManyClients {
         /// The address of the Redis.
         address: String,
     },
     /// The connection broke, or the deadline passed, after the call was sent.
-    #[error("no answer from Redis{}{address}: {why}", if address.is_empty() { "" } else { " " })]
+    #[error("no reply from Redis{}{address}: {why}", if address.is_empty() { "" } else { " " })]
     NoAnswer {
         /// The address of the Redis; empty where `why` names the address.
         address: String,
@@ -61,12 +61,15 @@ pub enum Error {
     },
     /// A shard does not exist: the deployment was never created, or this Redis came back empty.
     #[error(
-        "shard {0} does not exist in this Redis: create the deployment with `delayq init`, or, if it was there before, this Redis has lost its data"
+        "shard {0} does not exist in this Redis: create the deployment with `delayq init`; if the shard \
+         existed before, this Redis has lost its data"
     )]
     Uninitialised(ShardId),
     /// The shard's layout is unknown to this process and cannot be followed. A known growth is followed without an
     /// error.
-    #[error("shard {shard} has layout {found} with shard counts {counts}, this process knows layout {known}")]
+    #[error(
+        "shard {shard} has layout {found} with shard counts {counts}, but this process knows layout {known}"
+    )]
     Layout {
         /// The shard that refused the call.
         shard: ShardId,
@@ -80,10 +83,10 @@ pub enum Error {
         known: u32,
     },
     /// The topic requires confirmed writes, and this call does not wait for a confirmation: nothing was done.
-    #[error("the topic asks for durability {0}, which this call does not wait for")]
+    #[error("the topic requires durability {0}, which this call does not wait for")]
     Durability(Durability),
     /// A write was not confirmed as its topic requires ([`Durability`]).
-    #[error("not confirmed as its topic asks, durability {durability}: {why}")]
+    #[error("not confirmed with the topic's durability {durability}: {why}")]
     Unconfirmed {
         /// The durability that the topic requires.
         durability: String,
@@ -97,8 +100,8 @@ pub enum Error {
     Deployment(String),
     /// The Redis keeps a different deployment than this process serves, even if both have the same name.
     #[error(
-        "{at} keeps deployment {}, and this process serves deployment {}: correct redis.url or [[redis.nodes]], or, if the \
-         deployment was created again, restart this process",
+        "{at} keeps deployment {}, but this process serves deployment {}: correct redis.url or \
+         [[redis.nodes]], or, if the deployment was created again, restart this process",
         found.short(),
         known.short()
     )]
@@ -114,10 +117,10 @@ pub enum Error {
     #[error("cannot grow the deployment: {0}")]
     Growth(String),
     /// The requested move of shards is impossible.
-    #[error("the shards do not move: {0}")]
+    #[error("cannot move the shards: {0}")]
     Move(String),
     /// A walk over all messages cannot continue: start the walk again.
-    #[error("the walk over all messages cannot continue: {0}")]
+    #[error("cannot continue the walk over all messages: {0}")]
     Walk(String),
     /// Redis is unfit to keep messages.
     #[error("this Redis must not be used: {0}")]
@@ -135,7 +138,7 @@ pub enum Error {
     Codec(#[from] CodecError),
     /// The spool refuses a write that Redis cannot take, or a write that has to wait behind an older write of the same
     /// message.
-    #[error("the spool does not take it: {refusal}{}", outage.iter().map(|error| format!("; before: {error}")).collect::<String>())]
+    #[error("the spool refuses the message: {refusal}{}", outage.iter().map(|error| format!("; before: {error}")).collect::<String>())]
     Spool {
         /// The spool's refusal.
         refusal: SpoolRefusal,

@@ -158,7 +158,7 @@ impl<T: Gathered> Queues<T> {
         // One full round keeps the order.
         for _ in 0..self.order.len() {
             let Some(key) = self.order.pop_front() else { break };
-            let queue = self.queues.get_mut(&key).expect("what waits has a queue");
+            let queue = self.queues.get_mut(&key).expect("a waiting item has a queue");
             let may_go = queue.under_way < each && batch.items.len() < share;
             if may_go && batch.fill(max_items, limits.max_bytes, &mut queue.waiting) {
                 queue.under_way += 1;
@@ -174,7 +174,7 @@ impl<T: Gathered> Queues<T> {
     /// Notes that a pipeline with calls of these keys was sent, and is answered or continues without the queue.
     fn ended(&mut self, keys: &[T::Key]) {
         for key in keys {
-            let queue = self.queues.get_mut(key).expect("what is under way has a queue");
+            let queue = self.queues.get_mut(key).expect("an item in flight has a queue");
             queue.under_way -= 1;
             if queue.under_way == 0 && queue.waiting.is_empty() {
                 self.queues.remove(key);
@@ -235,10 +235,10 @@ mod tests {
         let sent = Mutex::new(Vec::new());
         let send = async |batch: Vec<Item>| {
             tokio::task::yield_now().await;
-            sent.lock().expect("nothing panics while it holds this").push(batch);
+            sent.lock().expect("no code panics while holding the lock").push(batch);
         };
         gathering(1).run(waiting, send).await;
-        sent.into_inner().expect("nothing panics while it holds this")
+        sent.into_inner().expect("no code panics while holding the lock")
     }
 
     fn sizes(pipelines: &[Vec<Item>]) -> Vec<Vec<usize>> {
@@ -274,7 +274,7 @@ mod tests {
 
         async fn send(&self, batch: Vec<Item>) {
             let key = batch[0].0;
-            self.sent.lock().expect("nothing panics while it holds this").push(batch);
+            self.sent.lock().expect("no code panics while holding the lock").push(batch);
             self.count.fetch_add(1, Ordering::Relaxed);
             self.may_end[&key].acquire().await.expect("it is never closed").forget();
         }
@@ -283,7 +283,7 @@ mod tests {
             while self.count.load(Ordering::Relaxed) < count {
                 tokio::task::yield_now().await;
             }
-            self.sent.lock().expect("nothing panics while it holds this")[count - 1].clone()
+            self.sent.lock().expect("no code panics while holding the lock")[count - 1].clone()
         }
     }
 
@@ -348,14 +348,14 @@ mod tests {
         drop(queue);
         let sent = Mutex::new(Vec::new());
         let send = async |batch: Vec<Item>| {
-            sent.lock().expect("nothing panics while it holds this").push(batch);
+            sent.lock().expect("no code panics while holding the lock").push(batch);
             tokio::task::yield_now().await;
         };
         Gathering { max_items: 1000, max_bytes: 1000, ..gathering(in_flight) }.run(waiting, send).await;
         let of = |batch: Vec<Item>| {
             batch.chunk_by(|a, b| a.0 == b.0).map(|some| (some[0].0, some.len())).collect()
         };
-        sent.into_inner().expect("nothing panics while it holds this").into_iter().map(of).collect()
+        sent.into_inner().expect("no code panics while holding the lock").into_iter().map(of).collect()
     }
 
     #[tokio::test]

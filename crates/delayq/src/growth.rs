@@ -63,7 +63,7 @@ impl SharedLayout {
             if newer {
                 let before = known.layout.shards();
                 if before != found.shards() {
-                    tracing::info!(shards = %found.shards(), %before, "the deployment has grown");
+                    tracing::info!(shards = %found.shards(), %before, "the shard count has grown");
                 }
                 *known = CallerLayout { layout: found.clone(), asked: true };
             }

@@ -89,7 +89,7 @@ impl Holder {
             return;
         }
         for ((receipt, why), settled) in unreadable.iter().zip(self.bury(unreadable).await) {
-            tracing::warn!(?receipt, why, ?settled, "a message cannot be decoded: buried");
+            tracing::warn!(?receipt, why, ?settled, "buried a message that cannot be decoded");
         }
     }
 

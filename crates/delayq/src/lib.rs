@@ -3,7 +3,6 @@
 pub mod admin;
 mod books;
 mod calls;
-mod circuit;
 mod client;
 mod clock;
 mod codecs;
@@ -33,6 +32,7 @@ mod script_link;
 mod server;
 mod setters;
 mod settle;
+mod silence;
 pub mod spool;
 mod spread;
 mod topology;

@@ -184,14 +184,14 @@ impl Link {
         command: &Cmd,
         deadline: Duration,
     ) -> Result<T, Error> {
-        let odd = |error| Error::Unfit(format!("{name} answers what no Redis answers: {error}"));
+        let odd = |error| Error::Unfit(format!("unexpected reply to {name}: {error}"));
         from_redis_value(self.run_within(command, deadline).await?).map_err(odd)
     }
 
     async fn run_within(&self, command: &Cmd, deadline: Duration) -> Result<Value, Error> {
         let mut pipeline = Pipeline::with_capacity(1);
         pipeline.add_command(command.clone());
-        self.pipeline_within(&pipeline, deadline).await?.pop().expect("one answer for one command")
+        self.pipeline_within(&pipeline, deadline).await?.pop().expect("each command has one answer")
     }
 
     /// Runs commands in one pipeline: one answer each, in order.
@@ -240,7 +240,7 @@ impl Link {
             return answer;
         }
         let why = match is_lost {
-            true => format!("nothing was answered for {half:?}, nor on another connection"),
+            true => format!("no reply for {half:?}, nor on a second connection"),
             // An attempt may have had only the rest of this deadline.
             false => format!("deadline of {:?} passed", self.settings().deadline),
         };
@@ -336,7 +336,7 @@ impl Link {
     }
 
     fn slot(&self) -> MutexGuard<'_, Option<Line>> {
-        self.current.lock().expect("nothing panics while it holds the connection")
+        self.current.lock().expect("no code panics while holding the lock")
     }
 
     fn note_answer(&self, line: &Line, error: Option<&RedisError>) {
@@ -347,7 +347,8 @@ impl Link {
             }
             Some(code) if ELSEWHERE.contains(&code) && line.since.elapsed() >= SHORTEST_LIFE => {
                 if self.give_up(line) {
-                    tracing::warn!(address = %line.connected.address, code, "this Redis takes no writes: reconnecting");
+                    tracing::warn!(address = %line.connected.address, code, "Redis accepts no writes: \
+                                                                             reconnecting");
                     self.doubt(line.since);
                 }
             }
@@ -373,7 +374,7 @@ impl Link {
         self.master.doubt();
         let since = line.answered().max(sent);
         if since.elapsed() >= self.settings().deadline / 2 && self.give_up(line) {
-            tracing::warn!(address = %line.connected.address, "Redis does not answer: reconnecting");
+            tracing::warn!(address = %line.connected.address, "no reply from Redis: reconnecting");
             self.doubt(since);
         }
     }

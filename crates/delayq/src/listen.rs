@@ -28,7 +28,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// A running listener, which ends when dropped.
 #[derive(Debug)]
-#[must_use = "it ends when dropped"]
+#[must_use = "dropping the handle ends the task"]
 pub struct Listener {
     shards: mpsc::UnboundedSender<FollowedChange>,
     notified: mpsc::UnboundedReceiver<Notification>,

@@ -58,7 +58,7 @@ impl Payloads {
                 return;
             }
             if let Err(error) = self.refresh_codecs(&page).await {
-                tracing::debug!(%error, topics = page.len(), "the codec of a topic could not be read");
+                tracing::debug!(%error, topics = page.len(), "cannot read the codec of a topic");
             }
         }
     }
@@ -102,7 +102,7 @@ impl Payloads {
     }
 
     fn codecs(&self) -> MutexGuard<'_, Codecs> {
-        self.0.codecs.lock().expect("nothing panics while it holds the codecs")
+        self.0.codecs.lock().expect("no code panics while holding the lock")
     }
 
     /// Returns the failure for each payload that cannot be restored; that payload stays unchanged, and is

@@ -12,11 +12,11 @@ mod placed;
 pub(crate) use placed::{Place, Placed, PutKey};
 
 use crate::calls::Calls;
-use crate::circuit::Circuit;
 use crate::client::Client;
 use crate::emptied::Emptied;
 use crate::error::Error;
 use crate::payloads::Payloads;
+use crate::silence::Silence;
 use crate::spread::Spread;
 use delayq_core::id::MessageId;
 use delayq_core::layout::{CallerLayout, Placement};
@@ -30,30 +30,30 @@ pub(crate) struct Placing {
     calls: Calls,
     payloads: Payloads,
     spread: Arc<Spread>,
-    circuit: Circuit,
+    silence: Silence,
     emptied: Emptied,
 }
 
 // === impl Placing ===
 
 impl Placing {
-    pub(crate) fn new(client: &Client, circuit: Circuit) -> Self {
+    pub(crate) fn new(client: &Client, silence: Silence) -> Self {
         let Client { calls, payloads, .. } = client.clone();
         let emptied = Emptied::new(calls.clone());
-        Self { calls, payloads, spread: Arc::default(), circuit, emptied }
+        Self { calls, payloads, spread: Arc::default(), silence, emptied }
     }
 
     /// Its node is known, and not known to be silent or to have lost shards. Messages of one pipeline share a
     /// shard, so that they share a call.
     pub(crate) fn present_shard(&self) -> ShardId {
-        let (nodes, outages) = (self.calls.nodes(), self.circuit.outages());
+        let (nodes, outages) = (self.calls.nodes(), self.silence.outages());
         let avoid = |shard| !nodes.has_node(shard) || outages.of(shard).is_some() || self.emptied.has(shard);
         self.spread.present(self.calls.shards(), avoid)
     }
 
     /// The node may be silent, or may have lost shards.
     pub(crate) fn note(&self, shard: ShardId, error: &Error) {
-        self.circuit.note(shard, error);
+        self.silence.note(shard, error);
         self.emptied.note(shard, error);
     }
 
@@ -96,14 +96,14 @@ impl Placing {
                     holds.push((shard, found.messages));
                 }
                 Ok(None) => {}
-                Err(error) => tracing::debug!(%shard, %error, "how much it holds is not known"),
+                Err(error) => tracing::debug!(%shard, %error, "unknown size"),
             }
         }
         self.spread.saw(shards, holds.into_iter());
     }
 
     pub(crate) fn outage(&self, shard: ShardId) -> Option<Error> {
-        self.circuit.outage(shard)
+        self.silence.outage(shard)
     }
 
     pub(crate) fn calls(&self) -> &Calls {

@@ -4,27 +4,27 @@
 //! next call. A single caller therefore never waits for other callers, and many callers reach the throughput of
 //! batches.
 
+mod byte_budget;
 mod changing;
 mod dating;
 mod finishing;
-mod lanes;
 mod puts;
 mod putting;
+mod queues;
 mod recorded;
-mod room;
 mod sending;
 mod spooling;
 mod targets;
 mod under_way;
 mod waiting;
 
-use crate::circuit::Circuit;
 use crate::client::Client;
 use crate::clock;
 use crate::error::Error;
 use crate::options::PAYLOAD;
 use crate::placing::{Placed, Placing};
 use crate::setters::setters;
+use crate::silence::Silence;
 use delayq_core::fate::{Advice, Fate};
 use delayq_core::id::Topic;
 use delayq_core::limits::MAX_IDS_A_CALL;
@@ -33,7 +33,7 @@ use delayq_core::shard::ShardId;
 use delayq_core::spool::Spool;
 use delayq_core::target::Reference;
 use delayq_core::verbs::put::PutOutcome;
-use lanes::Lanes;
+use queues::PutQueues;
 pub use recorded::Recorded;
 use sending::Sender;
 use std::fmt;
@@ -50,13 +50,13 @@ pub struct ProducerOptions {
 
 /// A producer. Cheap to clone: all clones share the queues, which end with the last clone.
 #[derive(Clone)]
-#[must_use = "puts go through it, and it ends with its last clone"]
+#[must_use = "a dropped producer cannot put"]
 pub struct Producer {
     client: Client,
     placing: Placing,
-    lanes: Arc<Lanes>,
+    queues: Arc<PutQueues>,
     spool: Option<Arc<dyn Spool>>,
-    circuit: Circuit,
+    silence: Silence,
     under_way: UnderWay,
 }
 
@@ -84,7 +84,7 @@ pub struct PutError {
 /// The result of cancelling or shifting a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-#[must_use = "a shift that is busy is to be repeated"]
+#[must_use = "a busy shift must be repeated"]
 pub struct GroupTally {
     /// Messages that were cancelled or moved.
     pub changed: u64,
@@ -112,17 +112,17 @@ impl PutError {
     fn what(&self) -> &'static str {
         match self.error.fate() {
             Fate::NotApplied => "the message was not put",
-            Fate::Unknown => "it is unknown whether the message was put",
+            Fate::Unknown => "the message may or may not have been put",
         }
     }
 
     fn advice(&self) -> String {
         match (self.error.fate(), self.error.advice(), &self.reference) {
             (Fate::Unknown, _, Some(Reference { id, .. })) => {
-                format!("repeat it with the id {id}, by which a message that is there is recognised")
+                format!("repeat the put with the id {id}: a stored message is not put twice")
             }
             (_, Advice::Retry, _) => "repeat it".to_owned(),
-            (_, Advice::GiveUp, _) => "a repeat cannot succeed until that is put right".to_owned(),
+            (_, Advice::GiveUp, _) => "repeating fails until this is fixed".to_owned(),
         }
     }
 }
@@ -132,11 +132,11 @@ impl PutError {
 impl Producer {
     /// Starts a producer.
     pub fn start(client: Client, options: ProducerOptions) -> Self {
-        let circuit = Circuit::new(client.calls.clone(), options.spool.is_some());
-        let placing = Placing::new(&client, circuit.clone());
+        let silence = Silence::new(client.calls.clone(), options.spool.is_some());
+        let placing = Placing::new(&client, silence.clone());
         let sender = Sender { placing: placing.clone() };
-        let lanes = Arc::new(Lanes::new(sender));
-        Self { client, placing, lanes, spool: options.spool, circuit, under_way: UnderWay::default() }
+        let queues = Arc::new(PutQueues::new(sender));
+        Self { client, placing, queues, spool: options.spool, silence, under_way: UnderWay::default() }
     }
 
     /// Reads the policy of a topic ahead of the first put. Otherwise the first puts are stored uncompressed.
@@ -163,7 +163,7 @@ impl Producer {
     /// have been carried out: repeat the put with the same id.
     pub async fn put(&self, message: Message) -> Result<Put, PutError> {
         let put = self.place(message, self.placing.present_shard())?;
-        self.put_in_order(vec![put]).await.pop().expect("one answer for one message")
+        self.put_in_order(vec![put]).await.pop().expect("each message has one answer")
     }
 
     /// Puts many messages, in calls shared with waiting puts of other callers: messages of one shard share a call, and
@@ -195,7 +195,7 @@ impl Producer {
     }
 
     pub(crate) fn outage(&self, shard: ShardId) -> Option<Error> {
-        self.circuit.outage(shard)
+        self.silence.outage(shard)
     }
 
     /// The node may be silent, or may have lost shards.

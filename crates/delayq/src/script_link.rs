@@ -104,7 +104,7 @@ impl ScriptLink {
         for (i, error) in nowhere {
             sent[i] = Some(Sent { answer: Err(error), node: None });
         }
-        sent.into_iter().map(|sent| sent.expect("a shard is at a node or nowhere")).collect()
+        sent.into_iter().map(|sent| sent.expect("a shard has one node or none")).collect()
     }
 
     async fn send_to(

@@ -97,7 +97,7 @@ pub(crate) async fn check_usable(calls: &Calls, role: Option<Role>) -> Result<Ve
     }
     match outage {
         Some(error) if usable.is_empty() => return Err(error),
-        Some(error) => tracing::warn!(%error, "some of the nodes cannot be used now"),
+        Some(error) => tracing::warn!(%error, "some Redis nodes cannot be used"),
         None => {}
     }
     Ok(usable)
@@ -176,7 +176,7 @@ async fn check_node(
     if (in_cluster || several) && facts.role != MASTER {
         // The node was the master a moment ago, or is promoted soon.
         link.master().doubt();
-        let why = "it is a replica now".to_owned();
+        let why = "the master has become a replica".to_owned();
         return Err(Error::Unreachable { address: link.address().to_owned(), why });
     }
     facts.check(in_cluster)?;
@@ -257,7 +257,7 @@ async fn check_permissions(
     }
     let denied = denied.join(", ");
     Err(Error::Unfit(format!(
-        "this user may not call {denied}: allow it in the ACL (delayq acl print shows all)"
+        "this user lacks the command {denied}: allow it in the ACL (delayq acl print shows all)"
     )))
 }
 
@@ -310,15 +310,15 @@ impl ServerFacts {
     pub fn confirms(&self, durability: Durability) -> Result<(), String> {
         match durability {
             Durability::Disk if self.is_before(WAITAOF) => {
-                Err(format!("version {} has no WAITAOF, which needs Redis 7.2 or a Valkey", self.version))
+                Err(format!("version {} has no WAITAOF: use Redis 7.2 or Valkey", self.version))
             }
-            Durability::Disk if !self.aof => Err("there is no append-only file".to_owned()),
+            Durability::Disk if !self.aof => Err("the append-only file is off".to_owned()),
             Durability::Replicas(count) if self.replicas < u64::from(count) => {
                 Err(format!("{} replicas follow", self.replicas))
             }
             Durability::Replicas(count) if self.replicas - self.silent_replicas < u64::from(count) => {
                 Err(format!(
-                    "{} of {} replicas have confirmed nothing for {SILENT_S} s",
+                    "{} of {} replicas have been silent for {SILENT_S} s",
                     self.silent_replicas, self.replicas
                 ))
             }
@@ -331,22 +331,23 @@ impl ServerFacts {
         let unfit = |why: String| Err(Error::Unfit(why));
         if self.is_before(OLDEST) {
             return unfit(format!(
-                "it is version {}; delayq needs Redis 7.0 or Valkey 7.2 at least",
+                "version {} is too old: delayq needs Redis 7.0 or Valkey 7.2",
                 self.version
             ));
         }
         if self.role != MASTER {
-            return unfit("it is a replica; connect to its master".to_owned());
+            return unfit("it is a replica: connect to its master".to_owned());
         }
         if self.maxmemory_policy != "noeviction" {
             return unfit(format!(
-                "its maxmemory-policy is {}, so it deletes messages when its memory is full; set it to noeviction",
+                "maxmemory-policy is {}, which deletes messages when memory is full: set it to noeviction",
                 self.maxmemory_policy
             ));
         }
         if self.cluster && !in_cluster {
             return unfit(
-                "it is a node of a Redis Cluster: write redis+cluster://host:port,host:port with some of its nodes"
+                "it is a node of a Redis Cluster: write redis+cluster://host:port,host:port with some of \
+                 its nodes"
                     .to_owned(),
             );
         }

@@ -70,7 +70,7 @@ impl Spread {
     }
 
     fn state(&self) -> MutexGuard<'_, Spreading> {
-        self.state.lock().expect("nothing panics while it holds the spread")
+        self.state.lock().expect("no code panics while holding the lock")
     }
 }
 

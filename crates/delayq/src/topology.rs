@@ -30,7 +30,7 @@ use tokio::sync::watch;
 
 pub(crate) struct Nodes {
     keys: Keys,
-    place: Place,
+    shape: RedisShape,
 }
 
 #[derive(Clone)]
@@ -39,7 +39,7 @@ pub(crate) enum PlacesVersion {
     Cluster(watch::Receiver<View>),
 }
 
-enum Place {
+enum RedisShape {
     One(Arc<Link>),
     /// In the order of the map.
     Several(Homes, Vec<Arc<Link>>),
@@ -51,29 +51,30 @@ enum Place {
 impl Nodes {
     /// Connects on first use.
     pub(crate) fn new(settings: LinkSettings, map: Option<NodeMap>, keys: Keys) -> Self {
-        let place = match (map, settings.url.parse()) {
-            (Some(map), _) => Place::several(map, &keys),
+        let shape = match (map, settings.url.parse()) {
+            (Some(map), _) => RedisShape::several(map, &keys),
             (None, Ok(url)) if ClusterUrl::is_meant_by(&settings.url) => {
-                Place::Cluster(ClusterLinks::new(Arc::new(Cluster::new(url, settings))))
+                RedisShape::Cluster(ClusterLinks::new(Arc::new(Cluster::new(url, settings))))
             }
             // The link reports a URL that cannot be read.
             _ => {
                 let first = std::iter::once(ShardId::new(0));
-                Place::One(Arc::new(Link::marked(settings, Marks::of(&keys, first))))
+                RedisShape::One(Arc::new(Link::marked(settings, Marks::of(&keys, first))))
             }
         };
-        Self { keys, place }
+        Self { keys, shape }
     }
 
     pub(crate) fn another(&self) -> Self {
-        let place = match &self.place {
-            Place::One(link) => Place::One(Arc::new(link.another())),
-            Place::Several(homes, links) => {
-                Place::Several(homes.clone(), links.iter().map(|link| Arc::new(link.another())).collect())
-            }
-            Place::Cluster(links) => Place::Cluster(links.another()),
+        let shape = match &self.shape {
+            RedisShape::One(link) => RedisShape::One(Arc::new(link.another())),
+            RedisShape::Several(homes, links) => RedisShape::Several(
+                homes.clone(),
+                links.iter().map(|link| Arc::new(link.another())).collect(),
+            ),
+            RedisShape::Cluster(links) => RedisShape::Cluster(links.another()),
         };
-        Self { keys: self.keys.clone(), place }
+        Self { keys: self.keys.clone(), shape }
     }
 
     pub(crate) fn keys(&self) -> &Keys {
@@ -82,79 +83,79 @@ impl Nodes {
 
     /// Among several Redises, the settings of the first.
     pub(crate) fn settings(&self) -> &LinkSettings {
-        match &self.place {
-            Place::One(link) => link.settings(),
-            Place::Several(_, links) => links[0].settings(),
-            Place::Cluster(links) => links.board().settings(),
+        match &self.shape {
+            RedisShape::One(link) => link.settings(),
+            RedisShape::Several(_, links) => links[0].settings(),
+            RedisShape::Cluster(links) => links.slots().settings(),
         }
     }
 
     pub(crate) fn address(&self) -> String {
-        match &self.place {
-            Place::Several(_, links) => {
+        match &self.shape {
+            RedisShape::Several(_, links) => {
                 links.iter().map(|link| link.address()).collect::<Vec<_>>().join(", ")
             }
-            Place::One(_) | Place::Cluster(_) => self.settings().address(),
+            RedisShape::One(_) | RedisShape::Cluster(_) => self.settings().address(),
         }
     }
 
     pub(crate) fn is_cluster(&self) -> bool {
-        matches!(self.place, Place::Cluster(_))
+        matches!(self.shape, RedisShape::Cluster(_))
     }
 
     pub(crate) fn only(&self) -> Option<&Arc<Link>> {
-        match &self.place {
-            Place::One(link) => Some(link),
-            Place::Several(..) | Place::Cluster(_) => None,
+        match &self.shape {
+            RedisShape::One(link) => Some(link),
+            RedisShape::Several(..) | RedisShape::Cluster(_) => None,
         }
     }
 
     /// `None` for one Redis or a cluster.
     pub(crate) fn map(&self) -> Option<&NodeMap> {
-        match &self.place {
-            Place::Several(homes, _) => Some(homes.map()),
-            Place::One(_) | Place::Cluster(_) => None,
+        match &self.shape {
+            RedisShape::Several(homes, _) => Some(homes.map()),
+            RedisShape::One(_) | RedisShape::Cluster(_) => None,
         }
     }
 
     /// The map may be older than a growth.
     pub(crate) fn has_node(&self, shard: ShardId) -> bool {
-        match &self.place {
-            Place::Several(homes, _) => homes.home(shard).is_some(),
-            Place::One(_) | Place::Cluster(_) => true,
+        match &self.shape {
+            RedisShape::Several(homes, _) => homes.home(shard).is_some(),
+            RedisShape::One(_) | RedisShape::Cluster(_) => true,
         }
     }
 
     /// `None` if the node is unknown, or for one Redis or a cluster.
     pub(crate) fn name(&self, shard: ShardId) -> Option<&NodeName> {
-        match &self.place {
-            Place::Several(homes, _) => homes.home(shard).map(|node| &homes.map().nodes()[node].name),
-            Place::One(_) | Place::Cluster(_) => None,
+        match &self.shape {
+            RedisShape::Several(homes, _) => homes.home(shard).map(|node| &homes.map().nodes()[node].name),
+            RedisShape::One(_) | RedisShape::Cluster(_) => None,
         }
     }
 
     /// True if the node exists.
     pub(crate) fn learn(&self, shard: ShardId, node: &NodeName) -> bool {
-        match &self.place {
-            Place::Several(homes, _) => homes.learn(shard, node),
-            Place::One(_) | Place::Cluster(_) => false,
+        match &self.shape {
+            RedisShape::Several(homes, _) => homes.learn(shard, node),
+            RedisShape::One(_) | RedisShape::Cluster(_) => false,
         }
     }
 
     pub(crate) fn named(&self, node: &NodeName) -> Option<&Arc<Link>> {
-        match &self.place {
-            Place::Several(_, links) => links.iter().find(|link| link.name() == Some(node)),
-            Place::One(_) | Place::Cluster(_) => None,
+        match &self.shape {
+            RedisShape::Several(_, links) => links.iter().find(|link| link.name() == Some(node)),
+            RedisShape::One(_) | RedisShape::Cluster(_) => None,
         }
     }
 
     /// The name, or the address. `None` for one Redis, or if no node is known to have the shard.
     pub(crate) fn label(&self, shard: ShardId) -> Option<String> {
-        match &self.place {
-            Place::One(_) => None,
-            Place::Several(..) => self.name(shard).map(ToString::to_string),
-            Place::Cluster(links) => {
-                let map = links.board().views().borrow().map.clone();
+        match &self.shape {
+            RedisShape::One(_) => None,
+            RedisShape::Several(..) => self.name(shard).map(ToString::to_string),
+            RedisShape::Cluster(links) => {
+                let map = links.slots().views().borrow().map.clone();
                 map.and_then(|map| map.node(self.keys.slot(shard)).map(ToString::to_string))
             }
         }
@@ -164,19 +165,19 @@ impl Nodes {
         let Grouped { nodes, nowhere } = self.group(&[shard], self.settings().deadline).await;
         let nowhere = nowhere.into_iter().next().map(|(_, error)| error);
         let node = nodes.into_iter().next().map(|(link, _)| link);
-        node.ok_or_else(|| nowhere.expect("a shard is at a node or nowhere"))
+        node.ok_or_else(|| nowhere.expect("a shard has one node or none"))
     }
 
     /// An unknown slot map is awaited for at most `within`.
     pub(crate) async fn group(&self, shards: &[ShardId], within: Duration) -> Grouped {
-        match &self.place {
+        match &self.shape {
             _ if shards.is_empty() => Grouped::default(),
-            Place::One(link) => {
+            RedisShape::One(link) => {
                 let all = (0..shards.len()).collect();
                 Grouped { nodes: vec![(Arc::clone(link), all)], nowhere: Vec::new() }
             }
-            Place::Several(homes, links) => by_home(homes, links, shards),
-            Place::Cluster(links) => {
+            RedisShape::Several(homes, links) => by_home(homes, links, shards),
+            RedisShape::Cluster(links) => {
                 let slots: Vec<u16> = shards.iter().map(|&shard| self.keys.slot(shard)).collect();
                 links.group(&slots, within).await
             }
@@ -185,25 +186,25 @@ impl Nodes {
 
     /// In a cluster, the masters with slots, sorted by address.
     pub(crate) async fn all(&self) -> Result<Vec<Arc<Link>>, Error> {
-        match &self.place {
-            Place::One(link) => Ok(vec![Arc::clone(link)]),
-            Place::Several(_, links) => Ok(links.clone()),
-            Place::Cluster(links) => links.all().await,
+        match &self.shape {
+            RedisShape::One(link) => Ok(vec![Arc::clone(link)]),
+            RedisShape::Several(_, links) => Ok(links.clone()),
+            RedisShape::Cluster(links) => links.all().await,
         }
     }
 
     fn moved(&self, slots: &[(u16, Node)]) {
-        if let Place::Cluster(links) = &self.place {
-            links.board().moved(slots);
+        if let RedisShape::Cluster(links) = &self.shape {
+            links.slots().moved(slots);
         }
     }
 
     /// `None` for one Redis.
     pub(crate) fn places_version(&self) -> Option<PlacesVersion> {
-        match &self.place {
-            Place::One(_) => None,
-            Place::Several(homes, _) => Some(PlacesVersion::Several(homes.told())),
-            Place::Cluster(links) => Some(PlacesVersion::Cluster(links.board().views())),
+        match &self.shape {
+            RedisShape::One(_) => None,
+            RedisShape::Several(homes, _) => Some(PlacesVersion::Several(homes.told())),
+            RedisShape::Cluster(links) => Some(PlacesVersion::Cluster(links.slots().views())),
         }
     }
 
@@ -223,7 +224,7 @@ fn by_home(homes: &Homes, links: &[Arc<Link>], shards: &[ShardId]) -> Grouped {
             Some(node) => nodes.entry(node).or_default().push(i),
             None => {
                 let why = format!(
-                    "shard {shard} has no node, and those that are configured have {} shards: add its node to \
+                    "shard {shard} has no node: the configured nodes have {} shards; add the missing node to \
                      [[redis.nodes]]",
                     homes.map().shards()
                 );
@@ -235,9 +236,9 @@ fn by_home(homes: &Homes, links: &[Arc<Link>], shards: &[ShardId]) -> Grouped {
     Grouped { nodes: nodes.collect(), nowhere }
 }
 
-// === impl Place ===
+// === impl RedisShape ===
 
-impl Place {
+impl RedisShape {
     fn several(map: NodeMap, keys: &Keys) -> Self {
         let link = |node: &NodeSettings| {
             let marks = Marks::of(keys, node.shards.shards());

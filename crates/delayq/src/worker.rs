@@ -147,7 +147,7 @@ impl Worker {
         for some in serving {
             running.spawn(some.run(client.clone(), lease, stopping.clone(), grace));
         }
-        let served = "what serves a topic does not panic";
+        let served = "the task of a topic does not panic";
         tokio::select! {
             () = shutdown => {}
             // A serving task ended unexpectedly: the other tasks give back their messages, and the worker ends.

@@ -27,14 +27,13 @@ const LOST: [(&str, &str); 13] = [
 const MOST_OWNERS: usize = 2;
 
 /// The names of types with more owners, and the meaning that all owners share.
-const SHARED: [(&str, &str); 9] = [
+const SHARED: [(&str, &str); 8] = [
     ("Action", "the subcommands of a command"),
     ("Config", "the configuration of a program"),
     ("Deps", "what a service is built with"),
     ("Named", "the names of a message"),
     ("Next", "what a loop does next"),
     ("OfOutcome", "the label `outcome` of metrics"),
-    ("Place", "where a call, a link or a message is"),
     ("Said", "the answer of one of several servers"),
     ("Seen", "what a look has found"),
 ];

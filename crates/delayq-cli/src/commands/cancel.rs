@@ -50,10 +50,9 @@ impl Cancel {
             });
             members.topic.iter().for_each(|topic| value["topic"] = topic.as_str().into());
             return context.output.print(&value, || match tally.spooled {
-                true => format!(
-                    "spooled: the compensator will cancel {members} when Redis accepts writes \
-                                 again"
-                ),
+                true => {
+                    format!("spooled: the compensator will cancel {members} when Redis accepts writes again")
+                }
                 false => {
                     format!(
                         "cancelled {} of {members}; {} leased or not cancelled",

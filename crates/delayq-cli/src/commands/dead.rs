@@ -104,10 +104,8 @@ impl Dead {
                 let (admin, range) = (context.admin(), range(context, None, until).await?);
                 let dead = admin.topic(&topic).count().await.map_err(of_core)?.dead;
                 let which = until.map(|_| format!(" that died up to {}", time(range.to))).unwrap_or_default();
-                let what = format!(
-                    "this permanently deletes the dead letters of {topic}{which}: {dead} in \
-                                    total"
-                );
+                let what =
+                    format!("this permanently deletes the dead letters of {topic}{which}: {dead} in total");
                 confirm(&what, yes)?;
                 let purged =
                     admin.topic(&topic).purge(PurgeWhat::Dead(range), |_| {}).await.map_err(of_core)?;

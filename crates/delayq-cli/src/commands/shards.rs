@@ -167,8 +167,8 @@ impl Grow {
         context.output.print(&value, || match (added, raised) {
             (0, 0) => format!("there are already {} shards, and all are up to date", layout.shards()),
             _ => format!(
-                "there are {} shards now: {added} added, {raised} followed\n\
-                 running processes follow by themselves; put {} into their configuration when it suits",
+                "there are {} shards now: {added} added, {raised} updated\nrunning processes follow by \
+                 themselves; set {} in the configuration soon",
                 layout.shards(),
                 layout.shards()
             ),

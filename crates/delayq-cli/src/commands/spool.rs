@@ -220,8 +220,8 @@ fn each(
     match numbers.len() - done.len() {
         0 => Ok(()),
         missing => {
-            let why = "not records of that kind, or superseded by a later record of the same message (--force \
-                 applies them anyway)";
+            let why = "not records of that kind, or superseded by a later record of the same message \
+                       (--force applies them anyway)";
             Err(unknown(format!("{missing} of the given numbers are {why}; see delayq spool rejected")))
         }
     }

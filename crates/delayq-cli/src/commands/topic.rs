@@ -134,7 +134,7 @@ async fn delete(context: &Context, topic: &Name) -> Result<(), Fault> {
                 2 => ", and so does another shard".to_owned(),
                 count => format!(", and so do {} more shards", count - 1),
             };
-            let found = format!("{topic} is not empty: shard {shard} has {why} of it{more}. {HOW_TO_EMPTY}");
+            let found = format!("{topic} is not empty: shard {shard} still has {why}{more}. {HOW_TO_EMPTY}");
             Err(Fault::new(&TOPIC_KEPT, found))
         }
     }

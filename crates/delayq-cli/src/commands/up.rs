@@ -213,11 +213,9 @@ fn from_programs(url: &str, folder: &DataFolder, on_socket: bool) -> String {
         ),
     };
     format!(
-        "\nFrom your program:\n  {export}\n  \
-         Rust:    Client::connect(Settings::new(&std::env::var(\"REDIS_URL\")?)).await?\n  \
-         Python:  Client(redis.Redis.from_url(os.environ[\"REDIS_URL\"]))\n  \
-         Node:    new Client(new Redis({node}))\n  \
-         Go:      redis.ParseURL(os.Getenv(\"REDIS_URL\"))\n  \
-         shell:   {cli}"
+        "\nFrom your program:\n  {export}\n  Rust:    \
+         Client::connect(Settings::new(&std::env::var(\"REDIS_URL\")?)).await?\n  Python:  \
+         Client(redis.Redis.from_url(os.environ[\"REDIS_URL\"]))\n  Node:    new Client(new \
+         Redis({node}))\n  Go:      redis.ParseURL(os.Getenv(\"REDIS_URL\"))\n  shell:   {cli}"
     )
 }

@@ -45,7 +45,7 @@ fn judge(books: &Books) -> Check {
         let advice = format!("see why {rows} cannot be applied: delayq outbox rejected{option}");
         Check::warning(WHAT, found, advice)
     } else if let Some(held) = &books.held {
-        let found = format!("{found}; its settled rows are kept by {held}");
+        let found = format!("{found}; settled rows are kept by {held}");
         Check::warning(WHAT, found, "end that transaction")
     } else {
         Check::good(WHAT, found)

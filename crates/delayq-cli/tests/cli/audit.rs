@@ -49,7 +49,7 @@ async fn what_got_stuck_is_named_and_mended_only_when_that_is_asked_for() {
             would.starts_with("SHARD  TOPIC  FOUND     ID        GROUP   INDEX  DELAYQ REPAIR\n"),
             "{would}"
         );
-        assert!(would.contains("put it where its due time asks for it"), "{would}");
+        assert!(would.contains("put it back under its due time"), "{would}");
         assert!(
             would.ends_with("nothing was changed; delayq repair --apply makes these changes\n"),
             "{would}"

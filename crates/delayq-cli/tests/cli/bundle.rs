@@ -55,20 +55,19 @@ fn configuration(folder: &Folder, redis: &SharedRedis, admin: u16) -> String {
     let (key, cert) = (write("key.pem", &format!("s3cret-of-tls-key\n{key}")), write("cert.pem", &cert));
     let address = redis.address();
     format!(
-        "[deployment]\nshards = 4\n\
-         [redis]\nurl = 'redis://planted:s3cret-of-redis-url@{address}/'\n\
-         [etcd]\nendpoints = ['https://127.0.0.1:1']\nusername = 'planted'\npassword = 's3cret-of-etcd'\n\
-         [etcd.tls]\nkey = '{key}'\ncert = '{cert}'\n\
-         [admin]\nlisten = '127.0.0.1:{admin}'\n\
-         [sinks.k.kafka]\nbrokers = ['127.0.0.1:1']\nmechanism = 'PLAIN'\nusername = 'u'\npassword = 's3cret-of-kafka'\n\
-         [sinks.n.nats]\ntoken = 's3cret-of-nats-token'\n\
-         [sinks.r.rabbitmq]\npassword = {{ file = '{rabbitmq}' }}\n\
-         [sinks.w.webhook]\nurl = 'https://hooks.example/s3cret-of-webhook-path'\n\
-         secret = 's3cret-of-webhook-signature'\nbearer = 's3cret-of-webhook-bearer'\n\
-         [sinks.l.redis-list.redis]\nurl = 'redis://:s3cret-of-redis-list@{address}/'\n\
-         [sinks.s.redis-stream.redis]\nurl = 'redis://{address}/'\nusername = 'u'\npassword = {{ env = 'PLANTED_VARIABLE' }}\n\
-         [[routes]]\ntopic = 'orders'\nsink = 'w'\nto = 'in/s3cret-of-route-to-path/{{id}}'\n\
-         headers = {{ authorization = 'Basic s3cret-of-route-header' }}\n"
+        "[deployment]\nshards = 4\n[redis]\nurl = \
+         'redis://planted:s3cret-of-redis-url@{address}/'\n[etcd]\nendpoints = \
+         ['https://127.0.0.1:1']\nusername = 'planted'\npassword = 's3cret-of-etcd'\n[etcd.tls]\nkey = \
+         '{key}'\ncert = '{cert}'\n[admin]\nlisten = '127.0.0.1:{admin}'\n[sinks.k.kafka]\nbrokers = \
+         ['127.0.0.1:1']\nmechanism = 'PLAIN'\nusername = 'u'\npassword = \
+         's3cret-of-kafka'\n[sinks.n.nats]\ntoken = 's3cret-of-nats-token'\n[sinks.r.rabbitmq]\npassword = \
+         {{ file = '{rabbitmq}' }}\n[sinks.w.webhook]\nurl = \
+         'https://hooks.example/s3cret-of-webhook-path'\nsecret = 's3cret-of-webhook-signature'\nbearer = \
+         's3cret-of-webhook-bearer'\n[sinks.l.redis-list.redis]\nurl = \
+         'redis://:s3cret-of-redis-list@{address}/'\n[sinks.s.redis-stream.redis]\nurl = \
+         'redis://{address}/'\nusername = 'u'\npassword = {{ env = 'PLANTED_VARIABLE' }}\n[[routes]]\ntopic \
+         = 'orders'\nsink = 'w'\nto = 'in/s3cret-of-route-to-path/{{id}}'\nheaders = {{ authorization = \
+         'Basic s3cret-of-route-header' }}\n"
     )
 }
 

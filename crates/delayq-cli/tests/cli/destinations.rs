@@ -7,8 +7,7 @@ use delayq_tests::folder::Folder;
 use delayq_tests::ports::free_port;
 use delayq_tests::redis_server::{RedisOptions, RedisServer};
 
-const HEAD: &str = "\
-[deployment]
+const HEAD: &str = "[deployment]
 shards = 4
 [etcd]
 enabled = false

@@ -85,7 +85,7 @@ async fn another_number_of_shards_is_refused() {
         Binary::new("delayq").args(["--redis", &redis.url(), "--shards", "8", "init"]).run(b"", SHORT).await;
     assert_eq!(other.code, Some(69), "{other:?}");
     assert!(
-        other.stderr.contains("this process is configured for 8 shards; the deployment has 4"),
+        other.stderr.contains("this process is configured for 8 shards, but the deployment has 4"),
         "{}",
         other.stderr
     );

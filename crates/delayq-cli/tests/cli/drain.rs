@@ -125,7 +125,7 @@ async fn a_drained_timer_is_shown_everywhere_and_keeps_no_shard_over_its_restart
     let gone = fleet.run(&["timers"]).await.stdout;
     assert!(gone.contains(", and not registered: kernel\n"), "{gone}");
     let mut back = fleet.timer("one");
-    back.wait_for_line("drained: other timers get this one's shards", LONG).await;
+    back.wait_for_line("drained: other timers get this timer's shards", LONG).await;
     assert_eq!(has(&fleet.claimed().await, "one"), 0);
     assert_eq!(fleet.json(&["timers", "undrain", "one"]).await["done"], "undrained");
     fleet.shared().await;

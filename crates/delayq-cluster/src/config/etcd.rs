@@ -87,12 +87,12 @@ impl EtcdConfig {
 
     fn validate_endpoints(&self, at: &mut Faults) {
         if self.enabled && self.endpoints.is_empty() {
-            at.contradiction(&["endpoints", "enabled"], "no endpoint; name one or set `enabled = false`");
+            at.contradiction(&["endpoints", "enabled"], "no endpoint: add one, or set `enabled = false`");
         }
         if self.is_tls() && !self.endpoints.iter().all(Endpoint::is_tls) {
             at.refuse(
                 "endpoints",
-                "some begin with http://, others with https://; a password would go to both",
+                "endpoints mix http:// and https://, so the password would also be sent unencrypted",
             );
         }
     }
@@ -134,12 +134,12 @@ impl Section for EtcdConfig {
         at.range("lease_ttl", &self.lease_ttl, secs(2)..=secs(600));
         at.range("call_deadline", &self.call_deadline, millis(100)..=secs(60));
         if self.lease_ttl.subsec_nanos() != 0 {
-            at.refuse("lease_ttl", "expected whole seconds; etcd knows no others");
+            at.refuse("lease_ttl", "expected whole seconds, as etcd requires");
         }
         if self.call_deadline >= self.lease_ttl {
             at.contradiction(
                 &["call_deadline", "lease_ttl"],
-                "one lost answer would cost the lease; stay below `lease_ttl`",
+                "one lost reply would lose the lease: must be less than `lease_ttl`",
             );
         }
         at.secret("password", self.password.as_ref());

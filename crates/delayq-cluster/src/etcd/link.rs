@@ -32,7 +32,7 @@ pub(crate) enum EtcdError {
     /// No answer, or an answer of a cluster without a leader. The request may have been executed.
     #[error("{0}")]
     Silent(String),
-    #[error("the lease was gone at once")]
+    #[error("the lease expired at once")]
     LeaseGone,
     /// The requested revision no longer exists: read again.
     #[error("the history was compacted")]
@@ -164,12 +164,12 @@ impl EtcdLink {
         let endpoints = &self.shared.config.endpoints;
         let endpoint = endpoints[current.endpoint].as_str();
         if self.shared.failing.swap(true, Ordering::Relaxed) {
-            tracing::debug!(endpoint, %cause, "still no answer from etcd that counts");
+            tracing::debug!(endpoint, %cause, "still no valid reply from etcd");
         } else {
             tracing::warn!(
                 endpoint,
                 %cause,
-                "no answer from etcd that counts; trying the endpoints in turn until one gives it"
+                "no valid reply from etcd: trying each endpoint in turn"
             );
         }
         current.client = None;
@@ -193,7 +193,7 @@ impl EtcdLink {
         self.count_request();
         let answer = timeout(deadline, answer)
             .await
-            .unwrap_or_else(|_| Err(EtcdError::Silent(format!("no answer within {deadline:?}"))));
+            .unwrap_or_else(|_| Err(EtcdError::Silent(format!("no reply within {deadline:?}"))));
         match &answer {
             Err(error @ (EtcdError::Silent(_) | EtcdError::Refused(_))) => self.turn_away(turn, error).await,
             Err(EtcdError::Exhausted(cause)) if self.refusal().is_none() => self.note_refusal(cause),
@@ -215,7 +215,8 @@ impl EtcdLink {
         if before.is_none() {
             tracing::error!(
                 cause,
-                "etcd takes no writes: no plan changes and no timer joins until an operator makes room"
+                "etcd accepts no writes: until an operator frees space, plans do not change and timers \
+                 cannot join"
             );
         }
     }
@@ -223,7 +224,7 @@ impl EtcdLink {
     /// Records that a write was taken, or that no alarm was found.
     pub(super) fn note_write(&self) {
         if self.refusal().is_some() && self.shared.refusal.send_replace(None).is_some() {
-            tracing::info!("etcd takes writes again");
+            tracing::info!("etcd accepts writes again");
         }
     }
 

@@ -42,7 +42,7 @@ impl EtcdLink {
                 client.status().await.map(|status| Status::of(&status)).map_err(|e| EtcdError::of(&e))
             };
             let deadline = *self.config().call_deadline;
-            let silent = || Err(EtcdError::Silent(format!("no answer within {deadline:?}")));
+            let silent = || Err(EtcdError::Silent(format!("no reply within {deadline:?}")));
             let status = timeout(deadline, ask).await.unwrap_or_else(|_| silent());
             statuses.push((endpoint.to_string(), status));
         }
@@ -64,7 +64,7 @@ impl EtcdLink {
         let deadline = *self.config().call_deadline;
         let status = async { self.client().await?.status().await.map_err(|error| EtcdError::of(&error)) };
         let answer = timeout(deadline, status).await;
-        let silent = |_| EtcdError::Silent(format!("no answer within {deadline:?}"));
+        let silent = |_| EtcdError::Silent(format!("no reply within {deadline:?}"));
         answer.map_err(silent)?.map(|status| Status::of(&status))
     }
 }

@@ -59,7 +59,7 @@ impl EtcdLink {
         let deadline = *self.config().call_deadline;
         let confirmed = timeout(deadline, confirmed)
             .await
-            .unwrap_or_else(|_| Err(EtcdError::Silent(format!("no watch within {deadline:?}"))));
+            .unwrap_or_else(|_| Err(EtcdError::Silent(format!("cannot start a watch within {deadline:?}"))));
         match confirmed {
             Ok(()) => Ok(watch),
             Err(EtcdError::Compacted) => Err(EtcdError::Compacted),

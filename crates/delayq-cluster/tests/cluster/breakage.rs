@@ -154,7 +154,7 @@ async fn an_etcd_emptied_and_rebuilt_is_joined_again() {
     }
     etcd.rebuild().await;
     for member in &members {
-        member.until_stats("a new life", |stats| stats.leases_granted == 2).await;
+        member.until_stats("joining again", |stats| stats.leases_granted == 2).await;
     }
     assert_eq!(floor.work().longest_gap, Duration::ZERO, "everybody pumped on");
     floor.until("all share", |work| work.balanced(24, &["a", "b", "c"])).await;

@@ -15,7 +15,7 @@ async fn delete(etcd: &EtcdCluster, prefix: &str) {
 
 async fn until_enrolled(members: &[Member], floor: &Floor, lives: u64, shards: u16) {
     for member in members {
-        member.until_stats("a new life", |stats| stats.leases_granted == lives).await;
+        member.until_stats("joining again", |stats| stats.leases_granted == lives).await;
     }
     let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
     floor.until("all share", |work| work.balanced(shards, &names)).await;
@@ -73,7 +73,7 @@ async fn a_registration_replaced_by_hand_does_not_keep_its_member_out() {
         let key = format!("{FLEET}members/{}", member.handle.member().unwrap());
         let registered = tool.get(key.as_str(), None).await.unwrap().kvs()[0].value().to_vec();
         tool.put(key.as_str(), registered, None).await.unwrap();
-        member.until_stats("a new life", |stats| stats.leases_granted == 2).await;
+        member.until_stats("joining again", |stats| stats.leases_granted == 2).await;
         floor.until("a and b share", |work| work.balanced(8, &["a", "b"])).await;
     }
     let third = Member::join(config(&etcd.endpoints(), "c", 8), &floor).await;

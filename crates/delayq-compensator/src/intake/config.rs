@@ -70,7 +70,10 @@ intake_kinds!(sections);
 impl Section for IntakeConfig {
     fn validate(&self, at: &mut Faults) {
         if self.dead.is_empty() {
-            at.refuse("dead", "expected where records go that cannot be taken in: none may be lost silently");
+            at.refuse(
+                "dead",
+                "set a destination for records that cannot be taken in, so that none is lost silently",
+            );
         }
         at.range("batch", &self.batch, 1..=4000);
         at.range("in_flight", &self.in_flight, self.batch..=60_000);

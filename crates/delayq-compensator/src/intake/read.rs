@@ -63,9 +63,9 @@ fn content(record: &BrokerRecord) -> Result<Content, String> {
             }
             (None, Some(attribute)) if event::asks(&attribute).is_some() => {
                 let of = if structured {
-                    "of an event that is a document"
+                    "of an event in structured mode"
                 } else {
-                    "of no event: it has no specversion"
+                    "not part of an event: specversion is missing"
                 };
                 return Err(format!("the header {name:?} is {of}"));
             }

@@ -174,7 +174,7 @@ impl<B: Broker> Intake<B> {
                 intake = self.name,
                 records,
                 place,
-                "the broker dropped records before they were read: its retention is shorter than this outage"
+                "the broker dropped records before they were read: its retention was shorter than an outage"
             );
         }
         self.metrics.lag(self.broker.lag());
@@ -245,7 +245,8 @@ impl<B: Broker> Intake<B> {
             }
             let Letter { origin, reason, counter } = letter;
             counter.inc();
-            tracing::error!(intake = self.name, origin = %origin.ticket, reason, "a record went to the dead destination");
+            tracing::error!(intake = self.name, origin = %origin.ticket, reason, "sent a record to the dead \
+                 destination");
             buried.push(origin);
         }
         self.over(&buried).await
@@ -290,5 +291,5 @@ fn id_of(place: &str, record: &BrokerRecord) -> RecordId {
 /// An answer of a broker, or that there is none.
 async fn within<T>(answer: impl Future<Output = Result<T, String>>) -> Result<T, String> {
     let answered = timeout(PATIENCE, answer).await;
-    answered.unwrap_or_else(|_| Err(format!("the broker did not answer within {PATIENCE:?}")))
+    answered.unwrap_or_else(|_| Err(format!("no reply from the broker within {PATIENCE:?}")))
 }

@@ -87,7 +87,7 @@ impl Section for OutboxConfig {
         at.secret("password", self.password.as_ref());
         self.pem_files().validate(at);
         if !is_name(&self.schema) {
-            at.refuse("schema", "expected 1 to 63 of a-z, 0-9 and _, and no digit first");
+            at.refuse("schema", "expected 1 to 63 of a-z, 0-9 and _, not beginning with a digit");
         }
         at.range("batch", &self.batch, 1..=10_000);
         let (second, day) = (HumanDuration::from_secs(1), 86_400);

@@ -108,7 +108,7 @@ impl MySql {
 
     async fn read_books(&mut self) -> Result<Books, StoreError> {
         let found = self.connect().await?.first(sql::BOOKS).await?;
-        let mut found = found.ok_or_else(|| StoreError::Unfit("the outbox has no books".to_owned()))?;
+        let mut found = found.ok_or_else(|| StoreError::Unfit("the outbox has no counters".to_owned()))?;
         let oldest: Option<u64> = column(&mut found, 0)?;
         Ok(Books {
             oldest: oldest.map(Duration::from_millis),

@@ -7,11 +7,11 @@ pub(super) fn check(url: &str, known: &[&str], of_tls: &[&str]) -> Result<(), St
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let name = pair.split('=').next().unwrap_or_default();
         if of_tls.contains(&name) {
-            return Err("`[outbox] url` says how to speak TLS; set `tls` instead".to_owned());
+            return Err("`[outbox] url` has a TLS parameter; set `tls` instead".to_owned());
         }
         if !known.contains(&name) {
             let known = known.join(", ");
-            return Err(format!("`[outbox] url` has a parameter without effect; it may have: {known}"));
+            return Err(format!("`[outbox] url` has an unsupported parameter; allowed are: {known}"));
         }
     }
     Ok(())

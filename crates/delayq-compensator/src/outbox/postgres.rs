@@ -189,8 +189,8 @@ fn is_of(same_cluster: bool) -> Result<(), StoreError> {
     if same_cluster {
         return Ok(());
     }
-    let why = "the outbox was restored from another cluster, where transactions had other numbers; see delayq outbox init \
-               --adopt";
+    let why = "the outbox was restored from another cluster, with other transaction numbers; see delayq \
+               outbox init --adopt";
     Err(StoreError::Unfit(why.to_owned()))
 }
 

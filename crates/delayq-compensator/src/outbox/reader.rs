@@ -143,7 +143,7 @@ impl Outbox {
         let limit = *config.deadline;
         let slow = async {
             sleep(limit).await;
-            condition.unready(format!("the rows that wait have been read for longer than {limit:?}"));
+            condition.unready(format!("reading the waiting rows took longer than {limit:?}"));
             std::future::pending::<Infallible>().await
         };
         tokio::select! {
@@ -183,7 +183,7 @@ impl Outbox {
             tracing::error!(
                 rejected = rejected.len(),
                 reason,
-                "outbox rows are rejected and set aside: see delayq outbox rejected"
+                "rejected outbox rows and set them aside: see delayq outbox rejected"
             );
         }
     }

@@ -219,7 +219,7 @@ async fn ask(producer: &Producer, messages: &[Message], found: &mut Reconciled) 
 }
 
 fn unusable(error: delayq::Error) -> Fault {
-    Fault::new(&OUTBOX, "Redis cannot be used; a repeat continues").because(error)
+    Fault::new(&OUTBOX, "Redis cannot be used; run the command again to continue").because(error)
 }
 
 #[cfg(test)]

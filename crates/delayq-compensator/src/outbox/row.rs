@@ -98,7 +98,7 @@ impl OutboxRow {
 
     fn due(&self) -> Result<Option<Due>, String> {
         match (self.due, self.delay_ms) {
-            (Some(_), Some(_)) => Err("it has both `due` and `delay_ms`".to_owned()),
+            (Some(_), Some(_)) => Err("both `due` and `delay_ms` are set".to_owned()),
             (Some(at), None) => Ok(Some(Due::At(time("due", at)?))),
             (None, Some(ms)) => {
                 let ms = u64::try_from(ms).map_err(|_| "delay_ms: expected 0 or more")?;

@@ -39,7 +39,7 @@ impl SideJob {
         self.at = now + self.every.max(SHARE * now.duration_since(began));
         let had_failed = std::mem::replace(&mut self.has_failed, result.is_err());
         if let (Err(error), false) = (&result, had_failed) {
-            tracing::warn!(%error, "cannot {}, and rows are carried out all the same", self.what);
+            tracing::warn!(%error, "cannot {}; applying rows continues", self.what);
         }
         result.ok()
     }

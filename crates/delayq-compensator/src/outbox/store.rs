@@ -65,7 +65,7 @@ pub struct Books {
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum StoreError {
     /// The database cannot be reached or does not answer, but may later.
-    #[error("the database cannot be reached: {0}")]
+    #[error("cannot reach the database: {0}")]
     Unreachable(String),
     /// The database refuses.
     #[error("the database refuses: {0}")]
@@ -80,6 +80,6 @@ pub(super) async fn within<T>(
     limit: Duration,
     asked: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
-    let timed_out = |_| StoreError::Unreachable(format!("no answer within {limit:?}"));
+    let timed_out = |_| StoreError::Unreachable(format!("no reply within {limit:?}"));
     tokio::time::timeout(limit, asked).await.map_err(timed_out)?
 }

@@ -40,7 +40,7 @@ pub(super) fn authorities(files: PemFiles<'_>) -> Result<Vec<CertificateDer<'sta
     // Systems hold some that rustls does not read.
     found.retain(|cert| RootCertStore::empty().add(cert.clone()).is_ok());
     if found.is_empty() {
-        return Err("ca: there is no authority to trust".to_owned());
+        return Err("ca: no certificate in the file".to_owned());
     }
     Ok(found)
 }

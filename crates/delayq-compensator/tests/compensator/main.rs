@@ -207,7 +207,7 @@ async fn a_due_time_that_is_past_makes_it_ready_and_a_conflict_is_kept_aside() {
     }
     let rejected = SpoolReader::open_beside(host.folder.path()).unwrap().rejected(0, 10).unwrap();
     assert_eq!(rejected.len(), 1);
-    assert_eq!(rejected[0].reason, "another message has this id");
+    assert_eq!(rejected[0].reason, "the id is taken by another message");
 }
 
 #[tokio::test]

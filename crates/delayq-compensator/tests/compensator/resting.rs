@@ -203,7 +203,7 @@ async fn what_has_waited_for_too_long_is_set_aside_if_that_is_asked_for() {
     assert_eq!(resubmitter.run_once().await.unwrap().rejected, RECORDS);
     let mut beside = SpoolReader::open_beside(host.folder.path()).unwrap();
     let aside = beside.rejected(0, 1).unwrap();
-    assert_eq!(aside[0].reason, "it has waited for longer than 1ms");
+    assert_eq!(aside[0].reason, "the record has waited for longer than 1ms");
     assert_eq!(beside.retry(aside[0].seq, false).unwrap(), Retried::Overtaken);
     // A returned record counts as waiting from now on.
     assert_eq!(beside.retry(aside[0].seq, true).unwrap(), Retried::Waits);

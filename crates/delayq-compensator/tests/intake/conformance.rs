@@ -102,11 +102,11 @@ pub(crate) async fn poison_is_buried_with_its_reason_and_its_neighbours_go_on<B:
     stage.has_delayed(2).await;
     let dead = stage.broker.dead(3).await;
     let of = |id: &str| dead.iter().find(|dead| dead.header("delayq-id") == id).unwrap();
-    assert_eq!(of("b").header("delayq-reason"), "nothing is known of delayq-dely");
+    assert_eq!(of("b").header("delayq-reason"), "unknown header delayq-dely");
     assert_eq!((of("b").header("x-kept"), &of("b").body), ("1", &misspelt.body));
     assert!(of("b").header("delayq-origin").contains(B::ORIGIN), "{dead:?}");
     assert!(of("d").header("delayq-reason").contains("expires"), "{dead:?}");
-    assert_eq!(of("a").header("delayq-reason"), "another message has this id");
+    assert_eq!(of("a").header("delayq-reason"), "the id is taken by another message");
     assert_eq!(of("a").body, b"another body");
     stage.is_settled().await;
     compensator.shows("source_settled_total{source=\"intake.orders\",outcome=\"rejected\"}", 2.0).await;

@@ -275,7 +275,7 @@ async fn a_tombstone_is_buried() {
     let record = FutureRecord::<str, str>::to(TOPIC).key("a").headers(headers);
     stage.broker.producer.send(record, PATIENCE).await.unwrap();
     let dead = stage.broker.dead(1).await;
-    assert!(dead[0].header("delayq-reason").contains("a tombstone is no put"), "{dead:?}");
+    assert!(dead[0].header("delayq-reason").contains("a tombstone is not a put"), "{dead:?}");
     compensator.stop().await;
 }
 

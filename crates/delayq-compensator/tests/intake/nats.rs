@@ -360,7 +360,7 @@ async fn the_id_for_duplicates_is_not_the_messages_id_so_its_cancel_is_not_dropp
     wait_for("the cancel", LONG, async || (stage.books().await.cancelled == 1).then_some(())).await;
     stage.broker.publish(vec![Sent::new(&[("delayq-topic", "orders"), msg_id], "x")]).await;
     let dead = stage.broker.dead(1).await;
-    assert_eq!(dead[0].header("delayq-reason"), "it has no delayq-id");
+    assert_eq!(dead[0].header("delayq-reason"), "delayq-id is missing");
     compensator.stop().await;
 }
 

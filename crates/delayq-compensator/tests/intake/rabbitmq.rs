@@ -186,7 +186,7 @@ async fn of_dead_records_one_that_comes_back_has_the_others_buried_once_more_at_
     };
     stage.broker.publish((0..20).map(poison).collect()).await;
     let compensator = stage.compensator_with("", &format!("dead_exchange = \"{EXCHANGE}\"")).await;
-    compensator.is_unready("no queue takes it").await;
+    compensator.is_unready("no queue accepts the message").await;
     wait_until("one that is left", LONG, async || stage.broker.unsettled().await == 1).await;
     let buried = stage.broker.buried().await;
     assert!(buried >= 19, "{buried}");
@@ -292,13 +292,13 @@ async fn a_dead_record_that_no_queue_takes_stays_in_the_queue_until_one_does() {
     let compensator = stage.compensator_with("", &format!("dead_exchange = \"{EXCHANGE}\"")).await;
     compensator.is_ready().await;
     stage.broker.publish(vec![Sent::put("a", &[]), Sent::put("b", &[("delayq-dely", "5m")])]).await;
-    compensator.is_unready("no queue takes it").await;
+    compensator.is_unready("no queue accepts the message").await;
     stage.has_delayed(1).await;
     assert_eq!(stage.broker.unsettled().await, 1);
     let bind = QueueBindOptions::default();
     channel.queue_bind(DEAD.into(), EXCHANGE.into(), DEAD.into(), bind, none).await.unwrap();
     let dead = stage.broker.dead(1).await;
-    assert_eq!(dead[0].header("delayq-reason"), "nothing is known of delayq-dely");
+    assert_eq!(dead[0].header("delayq-reason"), "unknown header delayq-dely");
     stage.is_settled().await;
     compensator.is_ready().await;
     compensator.stop().await;

@@ -25,9 +25,9 @@ async fn a_row_that_can_never_be_carried_out_is_kept_with_its_reason_until_it_is
     let aside = keeper.aside(false, 0, 10).await.unwrap();
     let shown: Vec<_> =
         aside.iter().map(|found| (found.row.topic(), found.row.id(), found.reason.as_str())).collect();
-    assert_eq!(shown[0], ("orders", "taken", "another message has this id"));
+    assert_eq!(shown[0], ("orders", "taken", "the id is taken by another message"));
     assert!(shown[1].0 == "a b" && shown[1].2.contains("only ASCII letters"), "{shown:?}");
-    assert_eq!(shown[2].2, "nothing is known of it");
+    assert_eq!(shown[2].2, "no such message");
     let books = keeper.books().await.unwrap();
     assert_eq!((books.rejected, books.resting, books.oldest), (3, 0, None));
 

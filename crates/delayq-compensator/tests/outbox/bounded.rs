@@ -126,7 +126,7 @@ async fn a_database_that_does_not_answer_is_reported_and_asked_again_over_few_co
     database.batch_execute(&put(0..5)).await.unwrap();
     locking.batch_execute("BEGIN; LOCK TABLE delayq_outbox IN ACCESS EXCLUSIVE MODE").await.unwrap();
     let why = stand.keeper().books().await.unwrap_err().to_string();
-    assert!(why.contains("no answer within 1s"), "{why}");
+    assert!(why.contains("no reply within 1s"), "{why}");
     let reader = stand.read();
     wait_until("four tries", LONG, async || stand.held_turns() >= 4).await;
     wait_until("the end of former tries", LONG, async || {
@@ -147,7 +147,7 @@ async fn a_window_that_is_read_for_long_is_reported_and_given_up_at_a_shutdown()
     let length = "octet_length(bytea) RETURNS integer";
     database.batch_execute(&shadow(length, "PERFORM pg_sleep(3600)")).await.unwrap();
     let reader = stand.read();
-    stand.is_unready("have been read for longer than 1s").await;
+    stand.is_unready("took longer than 1s").await;
     reader.end().await;
     wait_until("the end of the statement", LONG, async || {
         let of =

@@ -50,7 +50,7 @@ async fn a_damaged_spool_does_not_stop_the_outbox() {
     std::fs::write(spool.path().join("spool.db"), "this is no database, ".repeat(1000)).unwrap();
     stand.database().await.batch_execute(&put(0..10)).await.unwrap();
     let mut process = start_with(&stand, Some(&spool));
-    process.wait_for_line("the spool cannot be opened", LONG).await;
+    process.wait_for_line("cannot open the spool", LONG).await;
     stand.is_all_settled().await;
     assert_eq!(stand.accepted().await, 10);
     process.ends_well_by(Signal::TERM, LONG).await;
@@ -62,7 +62,7 @@ async fn an_outbox_without_tables_does_not_stop_the_spool_and_is_read_once_it_ha
     let database = stand.database().await;
     database.batch_execute("ALTER TABLE delayq_outbox_state RENAME TO away").await.unwrap();
     let mut process = start_with(&stand, Some(&spool));
-    process.wait_for_line("there is no outbox", LONG).await;
+    process.wait_for_line("no outbox", LONG).await;
     database.batch_execute("ALTER TABLE away RENAME TO delayq_outbox_state").await.unwrap();
     database.batch_execute(&put(0..10)).await.unwrap();
     stand.is_all_settled().await;

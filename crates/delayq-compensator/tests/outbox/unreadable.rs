@@ -44,6 +44,6 @@ async fn a_row_that_the_database_cannot_hand_over_is_set_aside_and_blocks_no_oth
     wait_until("the row aside", LONG, async || stand.keeper().books().await.unwrap().rejected == 1).await;
     let aside = "SELECT id || ' ' || reason FROM delayq_outbox_aside";
     let aside: String = database.query_one(aside, &[]).await.unwrap().get(0);
-    assert!(aside.starts_with("m77 the database cannot read it: invalid page"), "{aside}");
+    assert!(aside.starts_with("m77 the database cannot read the row: invalid page"), "{aside}");
     reader.end().await;
 }

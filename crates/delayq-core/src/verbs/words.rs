@@ -41,7 +41,7 @@ pub const WORDS: [(Verb, &[Word]); 8] = [
             yes("ready", "the message is stored, and due"),
             yes("again", "the put was merged with the pending message; the answer says when that is due"),
             yes("exists", "the same message is known; not accepted if cancelled, expired or purged"),
-            no("conflict", "another message has this id"),
+            no("conflict", "the id is taken by another message"),
             no("leased", "a holder has the message that the put would replace"),
             no("stale", "a repeat whose first try may have been forgotten; the topic refuses such repeats"),
             REFUSED,

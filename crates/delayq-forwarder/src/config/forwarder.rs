@@ -76,7 +76,7 @@ impl Section for ForwarderConfig {
         if self.circuit_longest_rest < self.circuit_first_rest {
             at.contradiction(
                 &["circuit_longest_rest", "circuit_first_rest"],
-                "the longest rest is shorter than the first",
+                "the longest rest is shorter than the first rest",
             );
         }
     }

@@ -51,7 +51,7 @@ impl Section for RouteConfig {
             if name.is_empty() || name.len() > 255 || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
                 at.refuse(&key, "a header's name is 1 to 255 printable ASCII characters without spaces");
             } else if name.to_ascii_lowercase().starts_with("delayq-") {
-                at.refuse(&key, "headers that begin with delayq- are delayq's own");
+                at.refuse(&key, "headers that begin with delayq- are reserved");
             }
         }
     }

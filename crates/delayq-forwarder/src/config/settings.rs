@@ -57,7 +57,7 @@ impl Settings {
         if !route.sink.is_empty() && !self.sinks.contains_key(&route.sink) {
             let known: Vec<&str> = self.sinks.keys().map(String::as_str).collect();
             let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
-            let message = format!("there is no [sinks.{}]; known sinks: {known}", route.sink);
+            let message = format!("no [sinks.{}]; known sinks: {known}", route.sink);
             at.refuse(&format!("routes[{i}].sink"), message);
         }
         let takes_partitions = |sink: &SinkConfig| sink.kind() == Some(Kind::Kafka);

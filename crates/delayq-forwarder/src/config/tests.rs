@@ -14,8 +14,7 @@ fn the_sample_file_equals_the_defaults() {
 
 #[test]
 fn every_fault_of_the_routes_is_reported_at_once_with_its_line() {
-    let text = "\
-[sinks.out.file]
+    let text = "[sinks.out.file]
 dir = '/tmp'
 
 [[routes]]
@@ -23,13 +22,15 @@ topic = 'orders.*'
 sink = 'out'
 
 [[routes]]
-topic = 'orders.paid'
+topic \
+                = 'orders.paid'
 sink = 'outt'
 to = '{nothing}'
 
 [[routes]]
 topic = 'a b'
-sink = 'out'
+sink = \
+                'out'
 headers = { 'delayq-id' = 'x' }
 ";
     let text = faults(text);
@@ -37,10 +38,10 @@ headers = { 'delayq-id' = 'x' }
         "5 faults in f.toml",
         "f.toml:9: routes[1].topic: this route never matches: route 1 (`orders.*`) comes first and matches every topic of \
          `orders.paid`",
-        "f.toml:10: routes[1].sink: there is no [sinks.outt]; known sinks: out",
-        "f.toml:11: routes[1].to: there is no {nothing}",
+        "f.toml:10: routes[1].sink: no [sinks.outt]; known sinks: out",
+        "f.toml:11: routes[1].to: unknown placeholder {nothing}",
         "f.toml:14: routes[2].topic: no topic matches `a b`",
-        "f.toml:16: routes[2].headers.delayq-id: headers that begin with delayq- are delayq's own",
+        "f.toml:16: routes[2].headers.delayq-id: headers that begin with delayq- are reserved",
     ] {
         assert!(text.contains(line), "{line}\nis not in\n{text}");
     }
@@ -48,19 +49,21 @@ headers = { 'delayq-id' = 'x' }
 
 #[test]
 fn beside_several_redises_a_sink_says_into_which_redis_it_delivers() {
-    let text = "\
-[deployment]
+    let text = "[deployment]
 shards = 2
 [[redis.nodes]]
 name = 'a'
 url = 'redis://a:1'
-shards = '0-1'
+shards = \
+                '0-1'
 [sinks.own.redis-list]
 [sinks.other.redis-stream.redis]
-url = 'redis://b:1'
+url = \
+                'redis://b:1'
 [[sinks.several.redis-list.redis.nodes]]
 name = 'c'
-url = 'redis://c:1'
+url = \
+                'redis://c:1'
 shards = '0-1'
 [[routes]]
 topic = '*'
@@ -81,30 +84,31 @@ destination = 'x'
 
 #[test]
 fn every_fault_of_the_sinks_is_reported_at_once_with_its_line() {
-    let text = "\
-[forwarder]
+    let text = "[forwarder]
 lease = '1ms'
 circuit_first_rest = '20s'
 
 [sinks.none]
-batch = 0
+batch = \
+                0
 
 [sinks.two.file]
 dir = 'relative'
 [sinks.two.stdout]
 
 [sinks.trim.redis-stream]
-max_len = 1000
+max_len \
+                = 1000
 ";
     let text = faults(text);
     for line in [
         "f.toml:2: forwarder.lease: 1ms is out of range",
-        "forwarder.circuit_longest_rest: the longest rest is shorter than the first",
+        "forwarder.circuit_longest_rest: the longest rest is shorter than the first rest",
         "f.toml:6: sinks.none.batch: 0 is out of range",
         "f.toml:5: sinks.none.kind: a sink needs a table named after its kind: file, stdout, redis-stream, redis-list",
         "f.toml:9: sinks.two.file.dir: expected the absolute path",
         "sinks.two.kind: a sink has a single kind, but tables of file, stdout are present: define a sink for each",
-        "f.toml:13: sinks.trim.redis-stream.max_len: MAXLEN discards entries",
+        "f.toml:13: sinks.trim.redis-stream.max_len: MAXLEN discards unread entries",
     ] {
         assert!(text.contains(line), "{line}\nis not in\n{text}");
     }

@@ -46,7 +46,7 @@ impl LaneBatch {
                     destinations.entry(&parcel.destination).or_default().push(answered);
                 }
                 None => {
-                    let rest = Verdict::rest(Duration::ZERO, "given back while draining");
+                    let rest = Verdict::rest(Duration::ZERO, "returned while draining");
                     verdicts.each.push((item.receipt.clone(), rest));
                 }
             }
@@ -91,7 +91,16 @@ impl<'a> Verdicts<'a> {
             &self.buried[..]
         {
             let more = others.len();
-            tracing::error!(sink, destination, topic, id, more, reason, "buried: it can never be delivered");
+            tracing::error!(
+                sink,
+                destination,
+                topic,
+                id,
+                more,
+                reason,
+                "buried: the message can never be \
+                 delivered"
+            );
         }
     }
 }

@@ -68,7 +68,7 @@ impl Judge {
             self.destinations.ready();
         } else {
             let named = named.join(", ");
-            self.destinations.unready(format!("rejecting message after message, and resting: {named}"));
+            self.destinations.unready(format!("resting after consecutive rejections: {named}"));
         }
     }
 }

@@ -46,7 +46,7 @@ impl Refused {
                     tracing::error!(%shard, %topic, "a key of this topic has the wrong type: its messages in this shard wait, other topics continue");
                 }
             } else if self.known.remove(&key) {
-                tracing::info!(%shard, %topic, "the topic's keys are in order again");
+                tracing::info!(%shard, %topic, "the topic's keys have the right type again");
             }
         }
         self.count.set(i64::try_from(self.known.len()).unwrap_or(i64::MAX));

@@ -324,7 +324,7 @@ impl Run {
     fn seen(&mut self, shard: ShardId, TopicHere { topic, waiting }: TopicHere, now: Instant) {
         if topic.is_odd() {
             if self.logged_errors.insert(topic.to_string()) {
-                tracing::error!(%topic, "a topic outside the rules for names is left alone: purge and delete it");
+                tracing::error!(%topic, "ignoring a topic whose name breaks the rules: purge and delete it");
             }
         } else if !waiting {
             self.table.add(&topic);
@@ -373,12 +373,12 @@ impl Run {
                 self.polls.sweep(&[shard]);
             }
             if !std::mem::replace(&mut self.in_part, true) {
-                tracing::warn!(%error, "shards are not served: trying again, the others continue");
+                tracing::warn!(%error, "some shards cannot be served: retrying, the others continue");
             }
             return Ok(());
         }
         if self.rest_until.is_none() {
-            tracing::warn!(%error, "Redis cannot be used now; trying again");
+            tracing::warn!(%error, "Redis cannot be used now: retrying");
             self.condition.unready(error.to_string());
             self.polls.sweep(self.table.shards());
         }
@@ -393,7 +393,7 @@ impl Run {
         if tokio::time::timeout(GRACE, self.finish()).await.is_ok() {
             return;
         }
-        tracing::warn!(batches = self.under_way.len(), "sinks have not finished: giving their messages back");
+        tracing::warn!(batches = self.under_way.len(), "sinks have not finished: returning their messages");
         self.context.give_up.request();
         self.finish().await;
     }
@@ -419,7 +419,7 @@ impl Run {
         let context = self.context.clone();
         self.under_way.spawn(async move {
             let (count, bytes) = (messages.len(), payload_bytes(&messages));
-            let rest = Verdict::rest(Duration::ZERO, "given back while draining");
+            let rest = Verdict::rest(Duration::ZERO, "returned while draining");
             settle(&context, messages.into_iter().map(|message| (message.receipt, rest.clone()))).await;
             let freed = Freed { lane_number, count, bytes, delivered: 0 };
             Ended::Batch(Report { freed, measure: None })

@@ -10,7 +10,7 @@ pub(super) async fn with_workers(client: Client, topics: Vec<Topic>) -> BTreeSet
             topics.into_iter().zip(workers).filter(|(_, count)| *count > 0).map(|(topic, _)| topic).collect()
         }
         Err(error) => {
-            tracing::debug!(%error, "whether workers take messages too is unknown");
+            tracing::debug!(%error, "cannot determine whether workers also reserve the topic");
             BTreeSet::new()
         }
     }
@@ -19,7 +19,8 @@ pub(super) async fn with_workers(client: Client, topics: Vec<Topic>) -> BTreeSet
 /// Logs new workers.
 pub(super) fn note(known: &mut BTreeSet<Topic>, found: BTreeSet<Topic>) {
     for topic in found.difference(known) {
-        tracing::warn!(%topic, "workers reserve this topic too: each of its messages goes to a worker or to its route");
+        tracing::warn!(%topic, "workers also reserve this topic: each message goes either to a worker or to \
+                                the route");
     }
     *known = found;
 }

@@ -123,7 +123,7 @@ macro_rules! kinds {
                     $(
                         $(#[cfg(feature = $feature)])?
                         Kind::$kind => {
-                            let table = config.$table.clone().ok_or_else(|| format!("it has no table [{kind}]"))?;
+                            let table = config.$table.clone().ok_or_else(|| format!("no table [{kind}]"))?;
                             let ($made_of, $maker) = (table, self);
                             Ok(Arc::new($sink))
                         }

@@ -21,7 +21,8 @@ pub(crate) struct StdoutSink;
 #[async_trait]
 impl Sink for StdoutSink {
     async fn check(&self, _destination: Option<&str>) -> Result<Vec<String>, CheckError> {
-        let warning = "standard output confirms nothing: messages unread when a pipe's reader ends are lost";
+        let warning = "standard output confirms nothing: if the reader of a pipe ends, unread messages are \
+                       lost";
         Ok(vec![warning.to_owned()])
     }
 

@@ -308,7 +308,7 @@ async fn a_user_that_may_only_publish_starts_with_a_warning_and_delivers() {
     (nats.username, nats.password) = (Some(USER.to_owned()), Some(Secret::plain(Stream::PASSWORD)));
     let settings = stage.settings([("s", sink)], vec![route("t", "s", "out.x")]);
     let warnings = stage.look(settings.clone()).await.unwrap();
-    assert!(warnings.iter().any(|warning| warning.contains("cannot be seen")), "{warnings:?}");
+    assert!(warnings.iter().any(|warning| warning.contains("cannot read the")), "{warnings:?}");
     let running = stage.forward(settings).await.unwrap();
     stage.put("t", 0, 50, 10).await;
     stage.drained("t").await;

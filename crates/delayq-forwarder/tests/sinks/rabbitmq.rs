@@ -316,7 +316,7 @@ async fn a_user_that_may_only_publish_starts_with_a_warning_and_delivers() {
     (rabbitmq.username, rabbitmq.password) = (queue.clone(), Some(Secret::plain("open sesame")));
     let settings = stage.settings([("s", sink)], vec![route("t", "s", &queue)]);
     let warnings = stage.look(settings.clone()).await.unwrap();
-    assert!(warnings.iter().any(|warning| warning.contains("cannot be seen")), "{warnings:?}");
+    assert!(warnings.iter().any(|warning| warning.contains("cannot read the")), "{warnings:?}");
     let running = stage.forward(settings).await.unwrap();
     stage.put("t", 0, 50, 10).await;
     stage.drained("t").await;

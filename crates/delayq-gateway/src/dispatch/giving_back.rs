@@ -57,7 +57,7 @@ impl GivingBack {
                 lost = self.lost.recv(), if is_open => match lost {
                     Some(Lost(receipts)) => {
                         self.metrics.given_back(receipts.len());
-                        tracing::debug!(messages = receipts.len(), "given back: their clients are gone");
+                        tracing::debug!(messages = receipts.len(), "returned messages whose clients are gone");
                         for receipt in receipts {
                             queues.entry(places.node(receipt.shard)).or_default().waiting.push(Return::new(receipt));
                         }
@@ -89,7 +89,11 @@ async fn round(holder: Holder, node: String, returns: Vec<Return>) -> (String, V
     let tried = returns.into_iter().zip(answers).filter_map(again);
     let (left, given_up): (Vec<Return>, Vec<Return>) = tried.partition(|back| back.tries < MAX_TRIES);
     if !given_up.is_empty() {
-        tracing::warn!(messages = given_up.len(), "not given back: they return when their leases end");
+        tracing::warn!(
+            messages = given_up.len(),
+            "cannot return messages: they are delivered again when \
+             their leases end"
+        );
     }
     if !left.is_empty() {
         tokio::time::sleep(REST).await;

@@ -158,7 +158,7 @@ impl Dispatching {
     fn end(&mut self, round: ReserveRound, back: &mpsc::UnboundedSender<Lost>) {
         let ReserveRound { kind, asked, reports } = round;
         let shards = self.shards.len();
-        let desk = self.desks.get_mut(&kind).expect("a desk with a reserve on its way is kept");
+        let desk = self.desks.get_mut(&kind).expect("a desk with a reserve in flight is kept");
         let (now, mut messages) = (Instant::now(), Vec::new());
         for ((shard, most), report) in asked.into_iter().zip(reports) {
             desk.answered(shard, most, report.as_ref().err(), shards);

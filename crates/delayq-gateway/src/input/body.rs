@@ -36,7 +36,7 @@ impl Whole {
     ) -> Result<Self, Problem> {
         let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
         let length = length.map_or(Ok(most), str::parse);
-        let length = length.map_err(|_| Problem::new(Kind::Malformed, "Content-Length is no number"))?;
+        let length = length.map_err(|_| Problem::new(Kind::Malformed, "Content-Length is not a number"))?;
         let mut data = body.into_data_stream();
         if length > most {
             discard(data, app.body_timeout);
@@ -68,7 +68,8 @@ impl Whole {
 pub(super) fn room(app: &App, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
     let bytes = u32::try_from(bytes).expect("a body is bounded");
     Arc::clone(&app.room).try_acquire_many_owned(bytes).map_err(|_| {
-        Problem::new(Kind::Full, "other requests hold all the memory for bodies").fate(Fate::NotApplied)
+        Problem::new(Kind::Full, "no memory left for this body: other requests use it all")
+            .fate(Fate::NotApplied)
     })
 }
 
@@ -80,11 +81,11 @@ pub(super) fn faulty(error: &serde_json::Error) -> Problem {
 }
 
 pub(super) fn too_large(most: usize) -> Problem {
-    Problem::new(Kind::TooLarge, format!("at most {most} bytes are taken")).fate(Fate::NotApplied)
+    Problem::new(Kind::TooLarge, format!("at most {most} bytes are allowed")).fate(Fate::NotApplied)
 }
 
 pub(super) fn too_slow(what: &str, limit: Duration) -> Problem {
-    Problem::new(Kind::TooSlow, format!("{what} did not come within {limit:?}")).fate(Fate::NotApplied)
+    Problem::new(Kind::TooSlow, format!("{what} did not arrive within {limit:?}")).fate(Fate::NotApplied)
 }
 
 pub(super) fn cut_off(error: &axum::Error) -> Problem {

@@ -39,7 +39,7 @@ impl Items {
         match texts.len() {
             0..=MAX_ITEMS => Ok(Self { form, texts, _body: body }),
             count => {
-                Err(Problem::new(Kind::TooLarge, format!("{count} items; at most {MAX_ITEMS} are taken")))
+                Err(Problem::new(Kind::TooLarge, format!("{count} items; at most {MAX_ITEMS} are allowed")))
             }
         }
     }

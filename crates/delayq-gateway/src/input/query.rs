@@ -22,7 +22,7 @@ impl Query {
                 return Err(Problem::unknown("parameter", &name, known));
             }
             if all.insert(name.clone(), value).is_some() {
-                return Err(Problem::new(Kind::Malformed, format!("{name}: it is there twice")).at(&name));
+                return Err(Problem::new(Kind::Malformed, format!("{name}: given twice")).at(&name));
             }
         }
         Ok(Self(all))

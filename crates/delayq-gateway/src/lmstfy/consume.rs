@@ -32,7 +32,7 @@ pub(super) async fn consume(mut ask: CheckedCall) -> JobReply {
     if ask.topics.is_empty() {
         return Err(none());
     }
-    let full = || error(503, "too many consumers wait");
+    let full = || error(503, "too many consumers are waiting");
     let _place = ask.app.dispatcher.place().ok_or_else(full)?;
     let _counted = ask.app.metrics.poll_began();
     // Before anything is leased: a job may need a receipt.

@@ -64,12 +64,12 @@ impl Kind {
             Self::NoToken => ("DQ-G102", 401, "the token is missing or unknown"),
             Self::OtherOrigin => ("DQ-G103", 403, "the request comes from a web page of another origin"),
             Self::ForeignHost => ("DQ-G104", 421, "the request is for another host"),
-            Self::NoRoute => ("DQ-G105", 404, "there is no such path"),
-            Self::NoMethod => ("DQ-G106", 405, "the path does not take this method"),
-            Self::NoMessage => ("DQ-G107", 404, "there is no such message"),
-            Self::NoTopic => ("DQ-G108", 404, "there is no such topic"),
-            Self::TooSlow => ("DQ-G109", 408, "the body came too slowly"),
-            Self::Conflict => ("DQ-G110", 409, "the state does not allow it"),
+            Self::NoRoute => ("DQ-G105", 404, "unknown path"),
+            Self::NoMethod => ("DQ-G106", 405, "the path does not support this method"),
+            Self::NoMessage => ("DQ-G107", 404, "no such message"),
+            Self::NoTopic => ("DQ-G108", 404, "no such topic"),
+            Self::TooSlow => ("DQ-G109", 408, "the body arrived too slowly"),
+            Self::Conflict => ("DQ-G110", 409, "the current state forbids the change"),
             Self::Changed => ("DQ-G111", 412, "the due time is not the expected one"),
             Self::TooLarge => ("DQ-G112", 413, "the request is too large"),
             Self::OtherType => ("DQ-G113", 415, "the body has the wrong content type"),
@@ -81,7 +81,7 @@ impl Kind {
             Self::Draining => ("DQ-G119", 503, "the gateway is stopping"),
             Self::Deadline => ("DQ-G120", 504, "the deadline passed"),
             Self::SessionEnded => ("DQ-G121", 401, "the session has ended"),
-            Self::NoRight => ("DQ-G122", 403, "the token has no right to it"),
+            Self::NoRight => ("DQ-G122", 403, "the token lacks the right"),
         }
     }
 

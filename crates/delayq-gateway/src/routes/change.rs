@@ -49,10 +49,11 @@ impl NewDue {
                 Ok(expected.map_or(Reschedule::To(due), |expected| Reschedule::ToIfDue(due, expected)))
             }
             (None, Some(by), Some(expected)) => Ok(Reschedule::By(shift("by", by)?, expected)),
-            (None, Some(_), None) => {
-                Err(Problem::invalid("expected_due", "by needs it: otherwise a repeat would move it twice"))
-            }
-            _ => Err(Problem::invalid("due", "write due, or by and expected_due")),
+            (None, Some(_), None) => Err(Problem::invalid(
+                "expected_due",
+                "`by` needs expected_due: otherwise a repeat would move the message twice",
+            )),
+            _ => Err(Problem::invalid("due", "set either due, or by and expected_due")),
         }
     }
 }
@@ -130,7 +131,7 @@ fn time(pointer: &str, text: &Value, past_ok: bool) -> Result<Due, Problem> {
 fn moment(pointer: &str, text: &Value) -> Result<UnixMillis, Problem> {
     match time(pointer, text, true)? {
         Due::At(at) => Ok(at),
-        Due::After(_) => Err(Problem::invalid(pointer, "write an absolute time")),
+        Due::After(_) => Err(Problem::invalid(pointer, "must be an absolute time")),
     }
 }
 

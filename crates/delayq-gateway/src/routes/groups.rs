@@ -30,12 +30,12 @@ pub(super) async fn shift(State(app): State<App>, ask: Ask) -> Answer {
     let members = ask.members()?;
     let ShiftOf { by, token } = ask.json(&app).await?;
     if token.is_empty() || token.len() > MAX_TOKEN || token.chars().any(char::is_control) {
-        return Err(Problem::invalid("token", "write 1 to 128 bytes without control characters"));
+        return Err(Problem::invalid("token", "must be 1 to 128 bytes without control characters"));
     }
     let tally = app.producer.reschedule_group(&members, shift_of("by", &by)?, &token).await?;
     let (moved, passed) = (tally.changed, tally.passed);
     if tally.busy {
-        let why = "another shift of the group is under way: finish it with its token first";
+        let why = "another shift of the group is unfinished: finish it with its token first";
         return Err(Problem::outcome(Kind::Conflict, value!({ "outcome": "busy", "reason": why })));
     }
     Ok(json(StatusCode::OK, &value!({ "moved": moved, "passed": passed })))

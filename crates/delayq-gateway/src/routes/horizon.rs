@@ -74,7 +74,7 @@ pub(super) async fn get(State(app): State<App>, ask: Ask) -> Answer {
 /// By Redis's clock.
 async fn now(app: &App) -> Result<UnixMillis, Problem> {
     let first = app.admin.shards().overview_of(&[ShardId::new(0)]).await.pop();
-    Ok(first.expect("one answer for one shard")?.now.millis())
+    Ok(first.expect("each shard has one answer")?.now.millis())
 }
 
 /// An interval for overdue messages, then ever wider intervals.
@@ -87,7 +87,7 @@ fn ahead(now: UnixMillis) -> Vec<UnixMillis> {
 fn within(range: TimeRange) -> Result<Vec<UnixMillis>, Problem> {
     let (from, to) = (range.from.get(), range.to.get());
     if to <= from {
-        return Err(Problem::invalid("to", "write a time after from"));
+        return Err(Problem::invalid("to", "must be later than from"));
     }
     let last = WIDTHS_MS[WIDTHS_MS.len() - 1];
     let fits = |width: &u64| (to - from).div_ceil(*width) <= MAX_INTERVALS;

@@ -90,7 +90,7 @@ async fn put(app: &App, batch: Vec<Numbered>) -> Vec<(&'static str, Value)> {
     let messages = batch.iter().filter_map(|(_, message)| message.as_ref().ok().cloned()).collect();
     let mut puts = app.producer.put_many(messages).await.into_iter();
     let answer = |(line, message): Numbered| {
-        let put = message.and_then(|_| Ok(puts.next().expect("one answer for one message")?));
+        let put = message.and_then(|_| Ok(puts.next().expect("each message has one answer")?));
         let (word, mut value) = match put {
             Ok(put) => (put_word(&put.outcome), json_of(&put.reference, &put.outcome)),
             Err(problem) => ("failed", problem.item()),
@@ -149,7 +149,7 @@ impl LineAnswers {
         }
         match self.send(text) {
             unread if unread > MAX_UNREAD => {
-                let why = format!("{unread} bytes of answers were not read: read while you send");
+                let why = format!("the client left {unread} bytes of answers unread: read while sending");
                 Err(Problem::new(Kind::TooSlow, why))
             }
             _ if self.sender.is_closed() => Err(Problem::new(Kind::Malformed, "the client is gone")),

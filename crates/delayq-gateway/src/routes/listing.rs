@@ -57,17 +57,17 @@ fn state(query: &Query) -> Result<ListState, Problem> {
     let newest_first = match query.text("order") {
         None | Some("asc") => false,
         Some("desc") => true,
-        Some(_) => return Err(Problem::invalid("order", "write asc or desc")),
+        Some(_) => return Err(Problem::invalid("order", "must be asc or desc")),
     };
     let state = match query.text("state") {
         None | Some("delayed") => ListState::Delayed,
         Some("ready") => ListState::Ready,
         Some("leased") => ListState::Leased,
         Some("dead") => return Ok(ListState::Dead { newest_first }),
-        Some(_) => return Err(Problem::invalid("state", "write delayed, ready, leased or dead")),
+        Some(_) => return Err(Problem::invalid("state", "must be delayed, ready, leased or dead")),
     };
     match newest_first {
-        true => Err(Problem::invalid("order", "desc is for dead letters only")),
+        true => Err(Problem::invalid("order", "desc is only for dead letters")),
         false => Ok(state),
     }
 }

@@ -39,7 +39,7 @@ impl FromStr for Payload {
             "none" => Ok(Self::None),
             "text" => Ok(Self::Text),
             "base64" => Ok(Self::Base64),
-            _ => Err("write none, text or base64"),
+            _ => Err("must be none, text or base64"),
         }
     }
 }
@@ -89,10 +89,13 @@ pub(super) async fn payload(State(app): State<App>, ask: Ask) -> Answer {
     let listed = found(&app, &ask.topic()?, &ask.target()?).await?;
     let envelope = listed.envelope?;
     if envelope.state.is_over() {
-        return Err(Problem::new(Kind::NoMessage, "it is finished: its payload is not kept"));
+        return Err(Problem::new(
+            Kind::NoMessage,
+            "the message has finished: its payload is no longer stored",
+        ));
     }
     if envelope.zstd {
-        return Err(Problem::new(Kind::Fault, "the dictionary that compressed its payload is missing"));
+        return Err(Problem::new(Kind::Fault, "the dictionary of its payload is missing"));
     }
     let kind = envelope.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     let kind = kind.and_then(|(_, kind)| HeaderValue::from_str(kind).ok());
@@ -129,7 +132,7 @@ pub(super) async fn found(app: &App, topic: &Topic, target: &Target) -> Result<L
 pub(super) fn unknown(topic: &Topic, target: &Target) -> Problem {
     let group = match &target.group {
         Some(group) => format!("in the group {group}"),
-        None => "without a group; an own id is another message in each group".to_owned(),
+        None => "without a group; each group has its own ids".to_owned(),
     };
     Problem::new(Kind::NoMessage, format!("no {} of {topic} {group}", target.id))
 }

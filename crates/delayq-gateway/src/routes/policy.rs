@@ -51,7 +51,7 @@ fn read(settings: &GivenSettings) -> Result<(Policy, Vec<PolicySetting>), Proble
             }
             Value::String(text) => text.clone(),
             Value::Number(number) => number.to_string(),
-            _ => return Err(Problem::invalid(name, "write a string or a number")),
+            _ => return Err(Problem::invalid(name, "must be a string or a number")),
         };
         let one = BTreeMap::from([(known.name().to_owned(), text.clone())]);
         policy_of(&one).map_err(|why| Problem::invalid(name, why))?;

@@ -32,12 +32,12 @@ pub(super) async fn under_id(State(app): State<App>, ask: Ask) -> Answer {
     let (id, group) = (ask.id()?, ask.query.get::<Group>("group")?);
     let message = read(&app, ask).await?;
     if message.id.as_ref().is_some_and(|named| *named != id) {
-        return Err(Problem::invalid("id", "the body names another id than the path"));
+        return Err(Problem::invalid("id", "the id in the body differs from the id in the path"));
     }
     if let (Some(of_path), Some(named)) = (&group, &message.group)
         && of_path != named
     {
-        return Err(Problem::invalid("group", "the body names another group than the parameter"));
+        return Err(Problem::invalid("group", "the group in the body differs from the parameter"));
     }
     let mut message = message.with_id(id);
     message.group = group.or(message.group);
@@ -52,7 +52,7 @@ pub(super) async fn posted(State(app): State<App>, ask: Ask) -> Answer {
     if let Some(key) = &key {
         let id = MessageId::own(key.as_str()).map_err(|error| Problem::invalid(KEY, error))?;
         if message.id.as_ref().is_some_and(|named| *named != id) {
-            return Err(Problem::invalid("id", "the body names another id than the Idempotency-Key"));
+            return Err(Problem::invalid("id", "the id in the body differs from the Idempotency-Key"));
         }
         message = message.with_id(id);
     }
@@ -77,7 +77,7 @@ fn answer(topic: &Topic, put: &Put) -> Answer {
     };
     let mut response = json(status, &value);
     if status == StatusCode::CREATED {
-        let place = HeaderValue::from_str(&place(topic, put)).expect("it is percent-encoded");
+        let place = HeaderValue::from_str(&place(topic, put)).expect("the text is percent-encoded");
         response.headers_mut().insert(header::LOCATION, place);
     }
     Ok(response)
@@ -101,7 +101,7 @@ async fn read(app: &App, ask: Ask) -> Result<Message, Problem> {
             Message::new(topic.clone(), "")
         }
         Form::Ndjson => {
-            return Err(Problem::new(Kind::OtherType, "lines of messages go to POST /v1/messages"));
+            return Err(Problem::new(Kind::OtherType, "send lines of messages to POST /v1/messages"));
         }
     };
     let body = ask.whole(app).await?;
@@ -123,7 +123,7 @@ fn json_message(body: &[u8], topic: &Topic, past_ok: bool) -> Result<Message, Pr
         false => Problem::new(Kind::Invalid, why),
     })?;
     if message.topic != *topic {
-        return Err(Problem::invalid("topic", "the body names another topic than the path"));
+        return Err(Problem::invalid("topic", "the topic in the body differs from the topic in the path"));
     }
     Ok(message)
 }
@@ -152,7 +152,7 @@ fn describe(ask: &Ask, topic: Topic, past_ok: bool) -> Result<Message, Problem> 
     match ask.header("delayq-replace")? {
         None | Some("false") => {}
         Some("true") => message = message.replace(),
-        Some(_) => return Err(Problem::invalid("delayq-replace", "write true or false")),
+        Some(_) => return Err(Problem::invalid("delayq-replace", "must be true or false")),
     }
     if let Some(kind) = ask.header("content-type")? {
         message = message.header("content-type", kind);
@@ -160,7 +160,7 @@ fn describe(ask: &Ask, topic: Topic, past_ok: bool) -> Result<Message, Problem> 
     for (name, value) in &ask.headers {
         if let Some(own) = name.as_str().strip_prefix(MESSAGE_HEADER) {
             let value = std::str::from_utf8(value.as_bytes());
-            let value = value.map_err(|_| Problem::invalid(name.as_str(), "it is not UTF-8"))?;
+            let value = value.map_err(|_| Problem::invalid(name.as_str(), "not UTF-8"))?;
             message = message.header(own, value);
         }
     }
@@ -171,12 +171,12 @@ fn describe(ask: &Ask, topic: Topic, past_ok: bool) -> Result<Message, Problem> 
 fn undescribed(ask: &Ask) -> Result<(), Problem> {
     let mut names = ask.headers.keys().map(header::HeaderName::as_str);
     let odd = names.find(|name| DESCRIBING.contains(name) || name.starts_with(MESSAGE_HEADER));
-    odd.map_or(Ok(()), |name| Err(Problem::invalid(name, "a message in JSON says this in its body")))
+    odd.map_or(Ok(()), |name| Err(Problem::invalid(name, "with a JSON body, set this in the body")))
 }
 
 fn moment(pointer: &str, text: &str, past_ok: bool) -> Result<UnixMillis, Problem> {
     match when(pointer, text)?.due(past_ok).map_err(|why| Problem::invalid(pointer, why))? {
         Due::At(at) => Ok(at),
-        Due::After(_) => Err(Problem::invalid(pointer, "write an absolute time")),
+        Due::After(_) => Err(Problem::invalid(pointer, "must be an absolute time")),
     }
 }

@@ -55,7 +55,7 @@ pub(super) async fn reserve(State(app): State<App>, mut ask: Ask) -> Answer {
     let (outgoing, peer) = connection.expect("the server gives every request its connection");
     let asked: Reserve = ask.json(&app).await?;
     let (wanted, wait) = asked.wanted(app.lease)?;
-    let full = || Problem::new(Kind::Full, "too many reserves wait").fate(Fate::NotApplied);
+    let full = || Problem::new(Kind::Full, "too many reserves are waiting").fate(Fate::NotApplied);
     let _place = app.dispatcher.place().ok_or_else(full)?;
     let _counted = app.metrics.poll_began();
     // Before anything is leased: without the key, no receipt could be given.

@@ -38,7 +38,7 @@ pub(super) async fn log_in(State(app): State<App>, ask: Ask) -> Answer {
     let (caller, cookie) = match asked {
         LogIn { token: Some(token), once: None } => app.sessions.begin(token.trim(), &headers).await?,
         LogIn { token: None, once: Some(code) } => app.sessions.begin_once(&code, &headers).await?,
-        _ => return Err(Problem::invalid("token", "write token, or once")),
+        _ => return Err(Problem::invalid("token", "set token or once")),
     };
     Ok(with_cookie(json(StatusCode::OK, &shown(&app, &caller)), &cookie))
 }

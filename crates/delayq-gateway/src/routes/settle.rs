@@ -49,7 +49,7 @@ pub(super) async fn settle(State(app): State<App>, ask: Ask) -> Answer {
     for (place, item) in items.parse::<SettleItem>().into_iter().enumerate() {
         let read = item.and_then(|item| {
             let receipt = signer.read(&item.receipt);
-            let why = "no gateway of this deployment has given this receipt";
+            let why = "no gateway of this deployment issued this receipt";
             let receipt = receipt.ok_or_else(|| Problem::invalid("receipt", why))?;
             sorted.add(place, receipt, item)
         });
@@ -82,7 +82,7 @@ impl SettleItem {
             ("lease", self.lease.is_some(), &[SettleVerb::Extend]),
         ];
         let odd = unread.into_iter().find(|(_, is_set, read_by)| *is_set && !read_by.contains(&self.action));
-        odd.map_or(Ok(()), |(key, ..)| Err(Problem::invalid(key, "it means nothing for what is done")))
+        odd.map_or(Ok(()), |(key, ..)| Err(Problem::invalid(key, "has no effect with this action")))
     }
 }
 

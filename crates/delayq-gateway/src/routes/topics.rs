@@ -54,9 +54,9 @@ pub(super) async fn delete(State(app): State<App>, ask: Ask) -> Answer {
     let topic = ask.topic()?;
     match app.admin.topic(&topic).delete().await? {
         TopicDeletion::Deleted => Ok(nothing()),
-        TopicDeletion::Unknown => Err(Problem::new(Kind::NoTopic, format!("there is no topic {topic}"))),
+        TopicDeletion::Unknown => Err(Problem::new(Kind::NoTopic, format!("no topic {topic}"))),
         TopicDeletion::Kept(shards) => {
-            let why = shards.first().map(|(shard, why)| format!("shard {shard} has {why} of it"));
+            let why = shards.first().map(|(shard, why)| format!("shard {shard} has {why} of the topic"));
             Err(Problem::outcome(Kind::Conflict, value!({ "outcome": "kept", "reason": why })))
         }
     }
@@ -67,7 +67,7 @@ pub(super) async fn histogram(State(app): State<App>, ask: Ask) -> Answer {
     let width = ask.query.get::<HumanDuration>("width")?.map_or(HOUR, |width| *width);
     let (seconds, nanos) = (width.as_secs(), width.subsec_nanos());
     if !(60..=3600).contains(&seconds) || 3600 % seconds > 0 || nanos > 0 {
-        return Err(Problem::invalid("width", "write a divisor of an hour from 1m to 1h"));
+        return Err(Problem::invalid("width", "must divide an hour, from 1m to 1h"));
     }
     let slots = app.admin.topic(&topic).histogram(range, width).await?;
     let value = |slot: &Slot| {
@@ -92,7 +92,7 @@ pub(super) async fn set_rate(State(app): State<App>, ask: Ask) -> Answer {
     let topic = ask.topic()?;
     let Rate { rate } = ask.json(&app).await?;
     if rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
-        return Err(Problem::invalid("rate", "write messages a second, more than 0, or null"));
+        return Err(Problem::invalid("rate", "must be messages per second, more than 0, or null"));
     }
     app.admin.topic(&topic).set_rate(rate).await?;
     Ok(nothing())

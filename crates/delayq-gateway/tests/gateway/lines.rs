@@ -85,6 +85,6 @@ async fn a_client_that_reads_no_answers_is_told_so_once_a_mebibyte_waits() {
     let last: Value =
         serde_json::from_str(answer.lines().rfind(|line| line.starts_with('{')).unwrap()).unwrap();
     assert_eq!(last["code"], "DQ-G109", "{last}");
-    assert!(last["detail"].as_str().unwrap().contains("read while you send"), "{last}");
+    assert!(last["detail"].as_str().unwrap().contains("read while sending"), "{last}");
     assert!(last["lines"].as_u64().unwrap() < 400_000, "{last}");
 }

@@ -74,65 +74,80 @@ const FAILOVER: &str = "operations/durability.md#what-a-failover-can-lose";
 const MOVING: &str = "operations/reshaping.md#moving-shards-to-a-new-node";
 
 const START: &str = "start a timer: delayq-timer --config FILE, or delayq up for everything on one machine";
-const CONSUME: &str = "start a worker, or a forwarder with a route for it; if one runs, see its log and delayq topic show TOPIC";
+const CONSUME: &str = "start a worker, or a forwarder with a route for the topic; if one is running, see its \
+                       log and delayq topic show TOPIC";
 
 causes! {
     /// A Redis does not answer, or refuses.
-    REDIS_AWAY = Cause::bad("redis", CHECK_BAD, "start it, or correct [redis] url, username and password, [redis.sentinel] and [[redis.nodes]]",
+    REDIS_AWAY = Cause::bad("redis", CHECK_BAD, "start Redis, or correct [redis] url, username and password, \
+                                                 [redis.sentinel] and [[redis.nodes]]",
     );
     /// A Redis is at `maxclients` and ends each new connection.
-    REDIS_FULL_OF_CLIENTS = Cause::bad("redis", CHECK_BAD, "raise maxclients, or find who holds the connections: CLIENT LIST through one that is open",
+    REDIS_FULL_OF_CLIENTS = Cause::bad("redis", CHECK_BAD, "raise maxclients, or see which programs hold the \
+                                                            connections: CLIENT LIST on an open connection",
     );
     /// A Redis would lose messages.
     REDIS_UNFIT = Cause::bad("redis", NEEDS, "change the setting, or use another Redis");
     /// One of several nodes has many more shards: a core of Redis is the limit of its shards.
-    NOT_SPREAD = Cause::risk("spread", CLUSTER, "more shards spread more evenly (delayq shards grow), or move slots: redis-cli --cluster reshard",
+    NOT_SPREAD = Cause::risk("spread", CLUSTER, "add shards, which spread more evenly (delayq shards grow), \
+                                                 or move slots: redis-cli --cluster reshard",
     );
     /// A master of a cluster has no replica.
-    NO_REPLICA = Cause::risk("failover", CLUSTER, "add one: its shards stop while this node is gone");
+    NO_REPLICA = Cause::risk("failover", CLUSTER, "add a replica: without one, the shards stop while this \
+                                                   node is down");
     /// Less than a tenth of the memory is left: puts are refused soon.
-    MEMORY_SHORT = Cause::warning("memory", "operations/sizing.md", "raise maxmemory, or purge");
+    MEMORY_SHORT = Cause::warning("memory", "operations/sizing.md", "raise maxmemory, or purge messages");
     /// A Redis without a limit grows until the system kills the process.
     MEMORY_UNLIMITED = Cause::risk("memory", "operations/sizing.md", "set maxmemory, so that a full Redis refuses puts instead of being killed");
     /// Sentinels name different masters.
-    SENTINELS_DIFFER = Cause::warning("sentinels", SENTINELS, "ask again after a failover; if it stays, see why the sentinels differ");
+    SENTINELS_DIFFER = Cause::warning("sentinels", SENTINELS, "run it again after a failover; if the \
+                                                               difference stays, see why the sentinels \
+                                                               disagree");
     /// A master without a replica has no successor.
     SENTINELS_ALONE = Cause::bad("sentinels", SENTINELS, "start a replica: nothing can take over from this master");
     /// The sentinels are too few for a failover.
     SENTINELS_FEW = Cause::bad("sentinels", SENTINELS, "start the sentinels: without most of them there is no failover");
     /// Some sentinels do not answer.
-    SENTINELS_SILENT = Cause::warning("sentinels", SENTINELS, "start the others, or correct their addresses");
+    SENTINELS_SILENT = Cause::warning("sentinels", SENTINELS, "start the other sentinels, or correct their \
+                                                               addresses");
     /// There are more sentinels than the configuration names.
-    SENTINELS_UNNAMED = Cause::risk("sentinels", SENTINELS, "name all of them, so that some may be down");
+    SENTINELS_UNNAMED = Cause::risk("sentinels", SENTINELS, "list all sentinels, so that some may be down");
     /// An isolated master keeps accepting writes.
-    NO_MIN_REPLICAS = Cause::risk("failover", FAILOVER, "min-replicas-to-write 1 and min-replicas-max-lag 10, or accept that loss",
+    NO_MIN_REPLICAS = Cause::risk("failover", FAILOVER, "set min-replicas-to-write 1 and \
+                                                         min-replicas-max-lag 10, or accept the loss",
     );
     /// A crash may have torn the append-only file.
-    AOF_AS_LOADED = Cause::risk("persistence", "operations/durability.md", "BGREWRITEAOF, unless its last stop was an orderly one: a torn end would spoil the next start",
+    AOF_AS_LOADED = Cause::risk("persistence", "operations/durability.md", "run BGREWRITEAOF if Redis \
+                                                                            crashed before: a torn end can \
+                                                                            prevent the next start",
     );
     /// Nothing survives a restart.
-    NO_AOF = Cause::risk("persistence", "operations/durability.md", "a restart of Redis loses everything: appendonly yes");
+    NO_AOF = Cause::risk("persistence", "operations/durability.md", "set appendonly yes: without it, a \
+                                                                     restart of Redis loses everything");
     /// No shard of the deployment exists.
-    DEPLOYMENT_MISSING = Cause::bad("deployment", CHECK_BAD, "delayq init, if the deployment is new");
+    DEPLOYMENT_MISSING = Cause::bad("deployment", CHECK_BAD, "if the deployment is new: delayq init");
     /// The number of shards differs.
     DEPLOYMENT_DIFFERS = Cause::bad("deployment", CHECK_BAD, "correct [deployment] shards");
     /// Some shards do not answer.
-    SHARDS_AWAY = Cause::bad("deployment", CHECK_BAD, "correct what this line and the checks of Redis name",
+    SHARDS_AWAY = Cause::bad("deployment", CHECK_BAD, "fix what this line and the Redis checks name",
     );
     /// Two nodes serve the same shards: one has an older copy.
-    KEPT_TWICE = Cause::bad("deployment", MOVING, "one has a copy from before a move, which came back: stop that node, or delete the copy; what was put there since then \
-         is in no other node",
+    KEPT_TWICE = Cause::bad("deployment", MOVING, "one node came back with a copy from before a move: stop \
+                                                   that node, or delete the copy; messages put there since \
+                                                   then are on no other node",
     );
     /// Redis came back with older data, within the last day.
     OLDER_DATA = Cause::bad(
         "data",
         "runbooks.md#delayqolderdata",
-        "see why (Redis's log, its last restart or failover), and put what is missing again: own ids are recognised",
+        "find the cause (Redis's log, its last restart or failover), and put the missing messages again: a \
+         message with its own id is not stored twice",
     );
     /// Timers do not trust a clock: nothing becomes ready.
     CLOCK_HELD = Cause::bad("clock guard", LATE, "check Redis's clock and the timers' logs");
     /// The clocks of this machine and of Redis differ.
-    CLOCKS_APART = Cause::risk("clocks", NEEDS, "due times go by Redis's clock; correct NTP on one of the two");
+    CLOCKS_APART = Cause::risk("clocks", NEEDS, "correct NTP on the wrong host: due times follow Redis's \
+                                                 clock");
     /// No timer ever served a shard.
     NEVER_OWNED = Cause::bad("timers", NOBODY, START);
     /// Without etcd: no timer listens to a shard.
@@ -151,29 +166,33 @@ causes! {
     /// The plan gives a shard to no timer: until the next plan, other timers rescue overdue messages.
     SHARDS_UNPLANNED = Cause::warning("timers", NOBODY, "see the timers' logs, and delayq timers");
     /// A timer is drained, perhaps forgotten.
-    DRAINED = Cause::risk("drained", "operations/upgrades.md#draining-a-timer", "delayq timers undrain NAME, when it may have shards again, or is gone for good");
+    DRAINED = Cause::risk("drained", "operations/upgrades.md#draining-a-timer", "to give it shards again, or \
+         if it is gone for good: delayq timers undrain NAME");
     /// The pump of a shard is late, by the threshold.
-    OVERDUE = Cause::bad("overdue", LATE, "see which timers run, and whether they reach the shard's Redis: delayq timers, their /readyz and logs",
+    OVERDUE = Cause::bad("overdue", LATE, "check that timers are running and reach the shard's Redis: delayq \
+                                           timers, their /readyz and logs",
     );
     /// etcd does not answer: timers keep their shards, and rescue those of a timer that ends.
-    ETCD_AWAY = Cause::warning("etcd", NOBODY, "start it, correct [etcd] endpoints, or set enabled = false");
+    ETCD_AWAY = Cause::warning("etcd", NOBODY, "start etcd, correct [etcd] endpoints, or set enabled = false");
     /// etcd answers, and has no leader.
-    ETCD_WITHOUT_LEADER = Cause::warning("etcd", NOBODY, "bring a majority of the members up");
+    ETCD_WITHOUT_LEADER = Cause::warning("etcd", NOBODY, "start a majority of the members");
     /// etcd answers and refuses writes: the database is full, or damaged.
     ETCD_FULL = Cause::warning("etcd", NOBODY, "compact and defragment it, then disarm the alarm, or raise its quota",
     );
     /// The configuration of etcd cannot be used.
     ETCD_MISCONFIGURED = Cause::bad("etcd", NOBODY, "correct [etcd]");
     /// The topics cannot be read.
-    TOPICS_UNREAD = Cause::bad("topics", CHECK_BAD, "correct what the checks of Redis name");
+    TOPICS_UNREAD = Cause::bad("topics", CHECK_BAD, "fix the Redis checks first");
     /// Nobody takes ready messages, by the threshold of age.
     READY_OLD = Cause::warning("ready age", UNREAD, CONSUME);
     /// Nobody takes ready messages, by the threshold of number.
     READY_MANY = Cause::warning("ready messages", UNREAD, CONSUME);
     /// There are dead letters, by the threshold.
-    DEAD_LETTERS = Cause::warning("dead letters", "runbooks.md#delayqdeadletters", "see why: delayq dead list TOPIC; then delayq dead replay or dead purge");
+    DEAD_LETTERS = Cause::warning("dead letters", "runbooks.md#delayqdeadletters", "find the cause: delayq \
+         dead list TOPIC; then delayq dead replay or dead purge");
     /// Redis cannot confirm the writes of a topic.
-    UNCONFIRMABLE = Cause::bad("durability", "operations/durability.md#durability-by-topic", "until then its writes are unknown: repair it, or delayq topic set TOPIC --durability memory");
+    UNCONFIRMABLE = Cause::bad("durability", "operations/durability.md#durability-by-topic", "the outcome of \
+         writes is unknown until this is fixed; or delayq topic set TOPIC --durability memory");
 }
 
 #[cfg(test)]

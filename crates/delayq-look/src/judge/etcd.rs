@@ -16,7 +16,7 @@ fn member(EndpointHealth { endpoint, version, has_leader, alarms, error }: &Endp
     match version {
         Some(version) if !alarms.is_empty() => {
             let alarms = alarms.join(", ");
-            ETCD_FULL.found(format!("{endpoint}, version {version}, takes no writes: alarm {alarms}"))
+            ETCD_FULL.found(format!("{endpoint}, version {version}, accepts no writes: alarm {alarms}"))
         }
         Some(version) if *has_leader => Check::good("etcd", format!("{endpoint}, version {version}")),
         Some(version) => ETCD_WITHOUT_LEADER.found(format!("{endpoint}, version {version}, no leader")),

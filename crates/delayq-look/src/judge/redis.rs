@@ -140,7 +140,7 @@ fn failover(sentinels: &[SentinelReport]) -> Check {
 fn cut_off(facts: &ServerFacts) -> Check {
     match facts.min_replicas_seen {
         Some(seen) => {
-            let found = format!("min-replicas-to-write is set, {seen} replicas are close enough");
+            let found = format!("min-replicas-to-write is set, {seen} replicas are in sync");
             Check::good("failover", found).quiet()
         }
         None => NO_MIN_REPLICAS

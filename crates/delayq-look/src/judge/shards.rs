@@ -62,7 +62,8 @@ fn twice(shards: &Shards) -> Vec<Check> {
         let nodes: Vec<&str> = nodes.iter().map(NodeName::as_str).collect();
         let noun = if shards.len() == 1 { "shard" } else { "shards" };
         let ranges: ShardRanges = shards.into_iter().collect();
-        KEPT_TWICE.found(format!("{noun} {ranges} are served by the nodes {} at once", nodes.join(" and ")))
+        KEPT_TWICE
+            .found(format!("{noun} {ranges} are served by several nodes at once: {}", nodes.join(" and ")))
     };
     by_nodes.into_iter().map(said).collect()
 }

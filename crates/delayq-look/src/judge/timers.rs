@@ -45,9 +45,7 @@ fn timers(look: &Look, shards: &Shards) -> Check {
     unowned.unwrap_or_else(|| match (&look.fleet, shards.unheard) {
         (Some(Ok(fleet)), _) => fleet_of(fleet, &all),
         // etcd has a check of its own.
-        (Some(Err(_)), _) => {
-            Check::good("timers", format!("{all} have owners; etcd does not name the timers"))
-        }
+        (Some(Err(_)), _) => Check::good("timers", format!("{all} have owners; no timers known from etcd")),
         (None, Some(unheard @ 1..)) => {
             NOBODY_LISTENS.found(format!("no timer listens to {unheard} of {all}; the last owner is {owner}"))
         }
@@ -77,10 +75,9 @@ fn another_fleet(look: &Look) -> Option<Check> {
     let recorded = look.fleet.as_ref()?.as_ref().ok()?.deployment;
     let other = recorded.filter(|&recorded| recorded != mine)?;
     let (other, mine, redis) = (other.short(), mine.short(), client.address());
-    Some(
-        ANOTHER_FLEET
-            .found(format!("those in etcd are of deployment {other}, and {redis} keeps deployment {mine}")),
-    )
+    Some(ANOTHER_FLEET.found(format!(
+        "the timers in etcd belong to deployment {other}, but {redis} keeps deployment {mine}"
+    )))
 }
 
 fn fleet_of(fleet: &Fleet, all: &str) -> Check {
@@ -89,7 +86,7 @@ fn fleet_of(fleet: &Fleet, all: &str) -> Check {
     let registered = counted(members as u64, "timer");
     match members - drained {
         0 if members == 0 => NO_TIMER.found("no timer is registered in etcd"),
-        0 => ALL_DRAINED.found(format!("every timer is drained: nobody pumps {all}")),
+        0 => ALL_DRAINED.found(format!("every timer is drained: no timer pumps {all}")),
         _ if unplanned > 0 => {
             SHARDS_UNPLANNED.found(format!("{unplanned} of {all} unplanned, {registered} registered"))
         }

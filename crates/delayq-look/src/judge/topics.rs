@@ -35,8 +35,8 @@ fn ready_age(topics: &Topics, now: UnixMillis, limits: Pair) -> Check {
     let too_old = topics.ready_ages(now).filter(|(_, age)| judged(*age) != Judgement::Good).count();
     let found = match too_old.saturating_sub(1) {
         0 => waits,
-        1 => format!("{waits}, that of another topic too long as well"),
-        others => format!("{waits}, those of {others} more topics too long as well"),
+        1 => format!("{waits}; another topic is also over the limit"),
+        others => format!("{waits}; {others} more topics are also over the limit"),
     };
     READY_OLD.judged(judged(age), found)
 }
@@ -108,12 +108,12 @@ mod tests {
             (
                 &[300, 3600],
                 Judgement::Bad,
-                "the oldest ready message of t1 has waited for 1h, that of another topic too long as well",
+                "the oldest ready message of t1 has waited for 1h; another topic is also over the limit",
             ),
             (
                 &[400; 9],
                 Judgement::Warning,
-                "the oldest ready message of t8 has waited for 6m 40s, those of 8 more topics too long as well",
+                "the oldest ready message of t8 has waited for 6m 40s; 8 more topics are also over the limit",
             ),
         ] {
             let judged = ready_age(&topics(ages), NOW, LIMITS);

@@ -61,27 +61,10 @@ fn lines(faults: &ConfigFaults) -> Vec<(usize, &str)> {
 #[test]
 fn every_fault_is_reported_at_once_with_key_and_line() {
     let faults = faults(
-        "[deployment]\n\
-         shrads = 16\n\
-         shards = 'many'\n\
-         namespace = 'N.o'\n\
-         [redis]\n\
-         call_deadline = 250\n\
-         keepalive = '1h'\n\
-         ca = '/ca.pem'\n\
-         [admin]\n\
-         listen = 'nowhere'\n\
-         max_connections = 64\n\
-         [timmer]\n\
-         x = 1\n\
-         [log]\n\
-         format = 'xml'\n\
-         filter = 'info=['\n\
-         [[routes]]\n\
-         topic = 'a'\n\
-         [[routes]]\n\
-         topic = 'b'\n\
-         sink = ''\n",
+        "[deployment]\nshrads = 16\nshards = 'many'\nnamespace = 'N.o'\n[redis]\ncall_deadline = \
+         250\nkeepalive = '1h'\nca = '/ca.pem'\n[admin]\nlisten = 'nowhere'\nmax_connections = \
+         64\n[timmer]\nx = 1\n[log]\nformat = 'xml'\nfilter = 'info=['\n[[routes]]\ntopic = \
+         'a'\n[[routes]]\ntopic = 'b'\nsink = ''\n",
     );
     let expected = [
         (2, "deployment.shrads"),
@@ -367,7 +350,7 @@ fn nodes_are_named_once_and_have_each_shard_once() {
     for (text, named) in [
         (node("b", "redis://b:1", "5-7"), "shard 4 has no node"),
         (node("b", "redis://b:1", "3-7"), "shard 3 has two nodes: a and b"),
-        (node("a", "redis://b:1", "4-7"), "two nodes are called a"),
+        (node("a", "redis://b:1", "4-7"), "two nodes have the name a"),
         (node("b", "redis://:hunter2@a:1", "4-7"), "a and b have the same URL"),
         (node("b", "redis+cluster://b:1", "4-7"), "node b is a Redis Cluster"),
         (node("b c", "redis://b:1", "4-7"), "only ASCII letters"),

@@ -80,7 +80,7 @@ impl Pumping {
                 let epoch = self.shards.schedule.epoch(shard).unwrap_or(0);
                 self.member.ownership.fenced(shard, (epoch, known), &mut self.shards, now);
             }
-            Err(error) => tracing::debug!(%shard, %error, on, "the hold is sent again at the next poll"),
+            Err(error) => tracing::debug!(%shard, %error, on, "sending the hold again at the next poll"),
         }
     }
 

@@ -122,13 +122,15 @@ impl Standing {
                 return Some(format!("Redis node {node} cannot be used"));
             }
             Self::LockedOut(owner) => return Some(format!("{owner} has the lock")),
-            Self::Jumped => "Redis's clock jumped: its shards are held",
+            Self::Jumped => "Redis's clock jumped: holding its shards",
             Self::Held => "shards are held until Redis's clock is proven",
             Self::Unled(why) => {
-                return Some(format!("etcd takes no writes ({why}): no plan replaces a timer that ends"));
+                return Some(format!(
+                    "etcd accepts no writes ({why}): no plan can replace a timer that stops"
+                ));
             }
-            Self::Unplaced => "no shard yet, and no plan that spares this timer",
-            Self::Stalled(Stall::Still) => "something is overdue, and nothing has moved for 2 s",
+            Self::Unplaced => "no shards yet, and no plan that leaves this timer without shards",
+            Self::Stalled(Stall::Still) => "messages are overdue, and none has moved for 2 s",
             Self::Stalled(Stall::Blocked(shard)) => {
                 return Some(format!("due messages of shard {shard} cannot be moved: the log names why"));
             }

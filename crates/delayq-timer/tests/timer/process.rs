@@ -125,7 +125,7 @@ async fn a_process_frozen_for_three_leases_moves_nothing_by_its_old_epoch_when_i
         tokio::time::sleep_until((frozen + 3 * drill.fleet.times.lease).into()).await;
         let mark = process.mark();
         process.signal(Signal::CONT);
-        process.wait_for_line_from(mark, "the lease is gone", SHORT).await;
+        process.wait_for_line_from(mark, "lease in etcd is gone", SHORT).await;
         wait_until("it to own shards again", SHORT, || async {
             owned_by(drill.stand(), "process").await > 0
         })

@@ -105,7 +105,7 @@ async fn a_timer_that_starts_while_etcd_is_away_rescues_what_nobody_pumps_and_jo
         drill.fleet.etcd.freeze();
         let late = drill.timer("late").await;
         wait_until("it to say that it has no shard", SHORT, || async {
-            late.readiness.unready().iter().any(|unready| unready.reason.contains("no shard yet"))
+            late.readiness.unready().iter().any(|unready| unready.reason.contains("no shards yet"))
         })
         .await;
         drill.put(vec![drill.stand().now_ms().await + 1_000; 100]).await;

@@ -21,7 +21,7 @@ impl Admin {
     /// configured number of shards; others if the server cannot be reached.
     pub async fn check_server(&self) -> Result<ServerFacts, Error> {
         let first = server::check_usable(&self.client.calls, self.client.role).await?.into_iter().next();
-        first.map(|node| node.facts).ok_or_else(|| Error::Unfit("it has no nodes".to_owned()))
+        first.map(|node| node.facts).ok_or_else(|| Error::Unfit("no nodes".to_owned()))
     }
 
     /// Returns the deployment's layout as known by Redis. Only the first call asks Redis.
@@ -97,7 +97,7 @@ fn new_layout(calls: &Calls) -> Result<Layout, Error> {
     let (layout, map) = (calls.known().layout, calls.nodes().map());
     match map.map(NodeMap::shards).filter(|&all| all != usize::from(layout.shards().get())) {
         Some(all) => Err(Error::Deployment(format!(
-            "its nodes have {all} shards, and it is to be created with {}: make [deployment] shards the same",
+            "the nodes have {all} shards, but [deployment] shards is {}: make both the same",
             layout.shards()
         ))),
         None => Ok(layout),

@@ -49,7 +49,9 @@ impl GatewaysAdmin<'_> {
         hmget.arg(&names);
         let found: Vec<Option<String>> = self.ask_notes("HMGET", &hmget).await?;
         let count = found.len();
-        found.try_into().map_err(|_| Error::Unfit(format!("HMGET answers {count} values, not {N}")))
+        found
+            .try_into()
+            .map_err(|_| Error::Unfit(format!("unexpected reply to HMGET: {count} values instead of {N}")))
     }
 
     /// Returns every note by name.

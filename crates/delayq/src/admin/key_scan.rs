@@ -83,7 +83,7 @@ impl KeyScan {
             return Ok(Vec::new());
         };
         let link = links.iter().find(|link| link.address() == address).ok_or_else(|| {
-            Error::Walk(format!("node {address} of the cluster is no longer a master: begin again"))
+            Error::Walk(format!("node {address} of the cluster is no longer a master: start over"))
         })?;
         let mut scan = redis::cmd("SCAN");
         scan.arg(*cursor).arg("MATCH").arg(&self.pattern).arg("COUNT").arg(self.step);

@@ -150,7 +150,7 @@ impl FromStr for ListCursor {
             let entry = hex.chunks(2).map(byte).collect::<Option<Vec<u8>>>()?;
             (at <= UnixMillis::MAX && hex.len().is_multiple_of(2)).then_some(Self { at, shard, topic, entry })
         };
-        parse().ok_or_else(|| "not the end of a page, as a listing prints it".to_owned())
+        parse().ok_or_else(|| "not a page token of a listing".to_owned())
     }
 }
 

@@ -89,7 +89,7 @@ impl TopicAdmin<'_> {
             found = peek(&self.admin.client.calls, shard, self.topic, &[target])
                 .await?
                 .pop()
-                .expect("one answer for one target");
+                .expect("each target has one answer");
         }
         let envelope = found.iter_mut().filter_map(|listed| listed.envelope.as_mut().ok());
         self.admin.client.payloads.restore_all(envelope).await;

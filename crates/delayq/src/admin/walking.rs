@@ -174,7 +174,7 @@ impl Walk {
                 continue;
             }
             let topic = Topic::from_stored(&[b"#", &number[..]].concat());
-            let envelope = Err(EnvelopeError::Malformed("its topic has no name"));
+            let envelope = Err(EnvelopeError::Malformed("the topic has no name"));
             messages.push(Listed { shard, topic, id: target.id, group: target.group, envelope });
         }
         Ok(messages)

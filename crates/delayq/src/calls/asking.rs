@@ -130,7 +130,7 @@ impl Calls {
 
     async fn any_layout(&self) -> Result<Layout, Error> {
         let first = ShardId::new(0);
-        let mut unknown = match self.shard_layouts(&[first]).await.pop().expect("one answer for one shard") {
+        let mut unknown = match self.shard_layouts(&[first]).await.pop().expect("each shard has one answer") {
             Ok(Some(found)) => return Ok(found.layout),
             Ok(None) => Error::Uninitialised(first),
             Err(error) if error.is_outage() => error,
@@ -242,7 +242,7 @@ fn shard_layout(shard: ShardId, asked: Asked) -> Result<Option<ShardLayout>, Err
         Asked::Missing => Ok(None),
         Asked::Here(found) => Ok(Some(found)),
         Asked::Moved(place) => {
-            Err(Error::Deployment(format!("shard {shard} has moved to another node: it records {place}")))
+            Err(Error::Deployment(format!("shard {shard} has moved to another node: {place}")))
         }
         Asked::Foreign { layout, number, counts } => Err(Error::Deployment(format!(
             "shard {shard} has layout {layout} as number {number} with shard counts {counts}"

@@ -42,7 +42,7 @@ impl Calls {
     async fn is_elsewhere(&self, link: &Link, shard: ShardId, may_ask_until: Option<Instant>) -> bool {
         let Some(until) = may_ask_until else { return false };
         let asking = vec![deployment::ask(shard).under(NOT_ASKED)];
-        let reply = self.ride_plain(asking, Some(link), until).await.pop().expect("one answer for one call");
+        let reply = self.ride_plain(asking, Some(link), until).await.pop().expect("each call has one answer");
         let asked = reply.ok().and_then(|reply| deployment::read_asked(reply, shard).ok());
         let node = asked.as_ref().and_then(deployment::Asked::node);
         node.is_some_and(|node| link.name() != Some(node) && self.nodes().learn(shard, node))
@@ -124,7 +124,7 @@ impl Calls {
             }
             Grown::Differs(found) => {
                 return Err(Error::Deployment(format!(
-                    "shard {shard} is of another growth: it has layout, number and shard counts {found}, not {} {shard} {layout}",
+                    "shard {shard} has layout, number and shard counts {found} instead of {} {shard} {layout}",
                     layout.number(),
                 )));
             }
@@ -138,7 +138,7 @@ impl Calls {
 pub(super) fn never_so(known: &CallerLayout, found: &Layout) -> Error {
     let counts: Vec<String> = found.counts().iter().map(ToString::to_string).collect();
     Error::Deployment(format!(
-        "this process is configured for {}; the deployment has {}",
+        "this process is configured for {}, but the deployment has {}",
         known.layout.shards().in_words(),
         match counts.split_last() {
             Some((newest, earlier)) if !earlier.is_empty() =>

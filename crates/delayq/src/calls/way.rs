@@ -112,11 +112,11 @@ impl Calls {
         if calls.iter().all(|outgoing| outgoing.call.waits == first.call.waits) {
             return self.send_waiting(&first.call.waits, calls, at, until).await;
         }
-        let mut lanes = BTreeMap::<Waits, Vec<usize>>::new();
+        let mut parts = BTreeMap::<Waits, Vec<usize>>::new();
         for (i, outgoing) in calls.iter().enumerate() {
-            lanes.entry(waits(outgoing)).or_default().push(i);
+            parts.entry(waits(outgoing)).or_default().push(i);
         }
-        let sent = join_all(lanes.into_iter().map(|(waits, which)| async move {
+        let sent = join_all(parts.into_iter().map(|(waits, which)| async move {
             let some: Vec<Outgoing<'_>> = which.iter().map(|&i| calls[i]).collect();
             let sent = self.send_waiting(&waits, &some, at, until).await;
             which.into_iter().zip(sent).collect::<Vec<_>>()

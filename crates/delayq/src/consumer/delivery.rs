@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 ///
 /// [`Self::ack`], [`Self::release`] and [`Self::bury`] hand the settlement over when called. The returned futures only
 /// wait for the answer, so dropping a future, even before the first poll, changes nothing.
-#[must_use = "a delivery that is dropped is released, and comes again"]
+#[must_use = "a dropped delivery is released and delivered again"]
 #[derive(Debug)]
 pub struct Delivery {
     pub(super) received: Received,

@@ -270,9 +270,9 @@ impl Fetcher {
                 }
                 Err(error) => {
                     if error.advice() == Advice::GiveUp && !std::mem::replace(&mut watch.is_refused, true) {
-                        tracing::warn!(%shard, %error, "nothing can be reserved until this is put right");
+                        tracing::warn!(%shard, %error, "cannot reserve until this is fixed");
                     } else {
-                        tracing::debug!(%shard, %error, "nothing could be reserved");
+                        tracing::debug!(%shard, %error, "cannot reserve");
                     }
                     watch.asking.ask_later(shard, clock::instant(), REST);
                 }
@@ -287,7 +287,7 @@ impl Fetcher {
         for Reservation { receipt, topic, id, ready, lease_end, envelope, unrestored, .. } in report.messages
         {
             if let Some(why) = unrestored {
-                tracing::warn!(%topic, %id, %why, "a compressed payload is not restored");
+                tracing::warn!(%topic, %id, %why, "cannot decompress a payload");
                 self.settler.settle_later(put_back(receipt, why));
                 continue;
             }

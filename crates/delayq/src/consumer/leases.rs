@@ -87,7 +87,7 @@ impl Lease {
                 self.lost.cancel();
             }
             failed => {
-                tracing::warn!(answer = ?failed, "a lease was not extended; it is tried again before it ends");
+                tracing::warn!(answer = ?failed, "a lease was not extended; retrying before it expires");
                 self.due = Some(clock::instant() + (self.length / 12).max(PAUSE));
             }
         }
@@ -216,7 +216,7 @@ impl Leases {
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().expect("nothing panics while it holds the leases")
+        self.held.lock().expect("no code panics while holding the lock")
     }
 }
 

@@ -39,7 +39,7 @@ impl Rounds {
 
     /// Returns the shards that waited for the end.
     pub(super) fn end(&mut self, node: &str, is_silent: bool) -> BTreeSet<ShardId> {
-        let node = self.nodes.get_mut(node).expect("what ends has begun");
+        let node = self.nodes.get_mut(node).expect("a round that ends has begun");
         node.under_way -= 1;
         node.is_silent = is_silent;
         std::mem::take(&mut node.waiting)

@@ -60,7 +60,8 @@ impl OpenSettlement {
         match (self.answer, answer) {
             (Some(waiting), answer) => drop(waiting.send(answer)),
             (None, Err(error)) => {
-                tracing::warn!(%error, "a message was not settled: it comes again when its lease runs out");
+                tracing::warn!(%error, "a message was not settled: it is delivered again when its lease \
+                                        expires");
             }
             (None, Ok(_)) => {}
         }

@@ -138,7 +138,7 @@ fn verdict(settle: &Settle, is_lost: bool, lasts: bool, answer: Result<Settled, 
             Settle::Bury(..) if lasts => Ok(Settled::Buried),
             _ => Err(Error::NoAnswer {
                 address: String::new(),
-                why: "the first answer was lost, and the lease is over now".to_owned(),
+                why: "the first reply was lost, and the lease has expired".to_owned(),
             }),
         },
         answer => answer,

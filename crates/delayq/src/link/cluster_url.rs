@@ -39,10 +39,10 @@ impl FromStr for ClusterUrl {
         let hosts = Hosts::read(text, &CLUSTER)?;
         let nodes = hosts.nodes(&CLUSTER)?;
         if !["", "0"].contains(&hosts.path) {
-            return Err("it names a database; a Redis Cluster has the database 0 alone".to_owned());
+            return Err("the URL names a database; a Redis Cluster has the database 0 alone".to_owned());
         }
         if hosts.query().next().is_some() {
-            return Err("its query has a parameter; the URL of a cluster has none".to_owned());
+            return Err("the query of the URL has a parameter; the URL of a cluster has none".to_owned());
         }
         Ok(Self { nodes, tls: hosts.tls, redis: hosts.redis(0)? })
     }

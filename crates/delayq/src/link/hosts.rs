@@ -21,7 +21,7 @@ impl<'a> Hosts<'a> {
         let (rest, tls) = schemes.iter().find_map(of).ok_or_else(|| shape.to_owned())?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         if query.contains('@') {
-            return Err(format!("it has an @ behind a ?: write %3F for a ? in a password; {shape}"));
+            return Err(format!("the URL has an @ behind a ?: write %3F for a ? in a password; {shape}"));
         }
         let (login, place) = place.rsplit_once('@').unwrap_or(("", place));
         let (hosts, path) = place.split_once('/').unwrap_or((place, ""));
@@ -34,7 +34,7 @@ impl<'a> Hosts<'a> {
         &UrlForm { host: what, port, shape, .. }: &UrlForm,
     ) -> Result<Vec<Node>, String> {
         if self.hosts.is_empty() {
-            return Err(format!("it names no {what}: {shape}"));
+            return Err(format!("the URL names no {what}: {shape}"));
         }
         let node = |text| {
             Node::parse(text, port).ok_or_else(|| {
@@ -43,7 +43,7 @@ impl<'a> Hosts<'a> {
         };
         let nodes: Vec<Node> = self.hosts.split(',').map(node).collect::<Result<_, _>>()?;
         match nodes.iter().enumerate().find(|(i, node)| nodes[..*i].contains(node)) {
-            Some((_, twice)) => Err(format!("it names the {what} {twice} twice")),
+            Some((_, twice)) => Err(format!("the URL names the {what} {twice} twice")),
             None => Ok(nodes),
         }
     }
@@ -52,12 +52,13 @@ impl<'a> Hosts<'a> {
     pub(super) fn only(&self, port: u16) -> Result<Node, String> {
         if self.hosts.contains(',') {
             return Err(
-                "it names several hosts: sentinels are redis+sentinel://, a cluster is redis+cluster://"
+                "the URL has several hosts: write redis+sentinel:// for sentinels, redis+cluster:// for a \
+                 cluster"
                     .to_owned(),
             );
         }
         let unread =
-            || "its host or its port cannot be read: write host:port, an IPv6 address in brackets".to_owned();
+            || "the host or the port cannot be read: write host:port, an IPv6 address in brackets".to_owned();
         Node::parse(self.hosts, port).ok_or_else(unread)
     }
 
@@ -74,7 +75,7 @@ impl<'a> Hosts<'a> {
         let redis =
             Some(redis).filter(|redis| !redis.contains('#')).map(IntoConnectionInfo::into_connection_info);
         redis.and_then(Result::ok).ok_or_else(|| {
-            "its user or password cannot be read: write @ : / ? # % as %40 %3A %2F %3F %23 %25".to_owned()
+            "the user or password cannot be read: write @ : / ? # % as %40 %3A %2F %3F %23 %25".to_owned()
         })
     }
 }

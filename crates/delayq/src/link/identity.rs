@@ -11,23 +11,21 @@ const OTHER_CAUSES: [&str; 4] = ["connection refused", "lookup", "peer certifica
 const MEANINGS: [(&str, &str); 8] = [
     (
         "causedasendentity",
-        "the server shows the certificate of an authority, as `openssl req -x509` makes them: make it with \
-         `-addext basicConstraints=critical,CA:FALSE`, or have an authority sign one, and name it or its authority in `ca`",
+        "the server's certificate is an authority's, as `openssl req -x509` makes them by default: make one \
+         with `-addext basicConstraints=critical,CA:FALSE`, or have an authority sign one, and put the \
+         certificate or its authority into `ca`",
     ),
-    (
-        "unknownissuer",
-        "no authority that is trusted here signed the server's certificate: name its authority in `ca`",
-    ),
+    ("unknownissuer", "no trusted authority signed the server's certificate: put its authority into `ca`"),
     (
         "badsignature",
-        "another authority of that name signed the server's certificate: name the right one in `ca`",
+        "another authority of the same name signed the server's certificate: put the right one into `ca`",
     ),
     (
         "verify failed",
-        "name the authority of the server's certificate in `ca`, and the server as its certificate does",
+        "put the authority of the server's certificate into `ca`, and use a host name from the certificate",
     ),
-    ("not valid for name", "name the server as its certificate does"),
-    ("certificate expired", "renew it, and compare the clocks of both hosts"),
+    ("not valid for name", "use a host name from the server's certificate"),
+    ("certificate expired", "renew the certificate, and compare the clocks of both hosts"),
     ("invalidcontenttype", "the server does not speak TLS at this port"),
     // A server without TLS waits for the end of a line, and a handshake may not contain any.
     ("timed out", "a server that does not speak TLS at this port may stay silent"),
@@ -91,7 +89,7 @@ pub(super) fn without_tls(why: String) -> String {
     if !is_ended(&why) {
         return why;
     }
-    why + " (the server ended the connection: it may speak TLS, which needs rediss://)"
+    why + " (the server closed the connection: it may speak TLS, which needs rediss://)"
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ impl Marks {
         answers: &[Value],
     ) -> Result<(), (DeploymentId, DeploymentId)> {
         let Some(identity) = answers.iter().find_map(identity_in) else { return Ok(()) };
-        let mut seen = self.seen.lock().expect("nothing panics while it holds what was seen");
+        let mut seen = self.seen.lock().expect("no code panics while holding the lock");
         match &*seen {
             Some(known) if known.identity != identity && known.master != *master => {
                 return Err((identity, known.identity));

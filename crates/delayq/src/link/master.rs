@@ -21,10 +21,10 @@ pub(crate) struct Master {
     settings: LinkSettings,
     name: Option<NodeName>,
     address: Arc<str>,
-    place: Place,
+    source: AddressSource,
 }
 
-enum Place {
+enum AddressSource {
     Fixed,
     Node(Box<ConnectionInfo>, OnDoubt),
     /// At the address that the sentinels name, if the deployment is there.
@@ -55,18 +55,18 @@ pub(crate) struct Connected {
 
 impl Master {
     pub(super) fn new(settings: LinkSettings, marks: Marks) -> Self {
-        let place = if SentinelUrl::is_meant_by(&settings.url) {
+        let source = if SentinelUrl::is_meant_by(&settings.url) {
             match settings.url.parse() {
-                Ok(url) => Place::Sentinels(Box::new(Sentinels::new(url, settings.clone())), marks),
-                Err(why) => Place::Unreadable(why),
+                Ok(url) => AddressSource::Sentinels(Box::new(Sentinels::new(url, settings.clone())), marks),
+                Err(why) => AddressSource::Unreadable(why),
             }
         } else if ClusterUrl::is_meant_by(&settings.url) {
-            let why = || "it is the address of a whole cluster, and one Redis is meant".to_owned();
-            Place::Unreadable(settings.url.parse::<ClusterUrl>().err().unwrap_or_else(why))
+            let why = || "this is the address of a whole cluster, expected a single Redis".to_owned();
+            AddressSource::Unreadable(settings.url.parse::<ClusterUrl>().err().unwrap_or_else(why))
         } else {
-            Place::Fixed
+            AddressSource::Fixed
         };
-        Self { name: None, address: settings.address().into(), settings, place }
+        Self { name: None, address: settings.address().into(), settings, source }
     }
 
     pub(super) fn named(name: &NodeName, settings: LinkSettings, marks: Marks) -> Self {
@@ -76,8 +76,8 @@ impl Master {
     }
 
     pub(super) fn of_node(NodeOfCluster { node, info, settings, on_doubt }: NodeOfCluster) -> Self {
-        let place = Place::Node(Box::new(info), on_doubt);
-        Self { name: None, address: node.to_string().into(), settings, place }
+        let source = AddressSource::Node(Box::new(info), on_doubt);
+        Self { name: None, address: node.to_string().into(), settings, source }
     }
 
     pub(crate) fn settings(&self) -> &LinkSettings {
@@ -95,29 +95,29 @@ impl Master {
 
     /// Has the sentinels asked again before the next connection, or the cluster's slot map refreshed.
     pub(crate) fn doubt(&self) {
-        match &self.place {
-            Place::Sentinels(sentinels, _) => sentinels.doubt(),
-            Place::Node(_, on_doubt) => on_doubt(),
-            Place::Fixed | Place::Unreadable(_) => {}
+        match &self.source {
+            AddressSource::Sentinels(sentinels, _) => sentinels.doubt(),
+            AddressSource::Node(_, on_doubt) => on_doubt(),
+            AddressSource::Fixed | AddressSource::Unreadable(_) => {}
         }
     }
 
     /// `None` if there are no sentinels.
     pub(super) async fn sentinels(&self) -> Option<Vec<SentinelReport>> {
-        match &self.place {
-            Place::Sentinels(sentinels, _) => Some(sentinels.report().await),
-            Place::Fixed | Place::Node(..) | Place::Unreadable(_) => None,
+        match &self.source {
+            AddressSource::Sentinels(sentinels, _) => Some(sentinels.report().await),
+            AddressSource::Fixed | AddressSource::Node(..) | AddressSource::Unreadable(_) => None,
         }
     }
 
     pub(crate) async fn connect(&self, config: &AsyncConnectionConfig) -> Result<Connected, Error> {
-        match &self.place {
-            Place::Fixed => self.connect_at(self.settings.info()?, config).await,
-            Place::Node(info, _) => {
+        match &self.source {
+            AddressSource::Fixed => self.connect_at(self.settings.info()?, config).await,
+            AddressSource::Node(info, _) => {
                 self.connect_at((**info).clone(), config).await.inspect_err(|_| self.doubt())
             }
-            Place::Sentinels(sentinels, marks) => self.connect_by(sentinels, marks, config).await,
-            Place::Unreadable(why) => Err(self.unreachable(why.clone())),
+            AddressSource::Sentinels(sentinels, marks) => self.connect_by(sentinels, marks, config).await,
+            AddressSource::Unreadable(why) => Err(self.unreachable(why.clone())),
         }
     }
 
@@ -184,21 +184,22 @@ impl Master {
         let role = answers.next().map_or(Ok(Value::Nil), Value::extract_error);
         let role = role.map_err(|error| match Error::of_connecting(&address, &error) {
             Error::Redis { code, .. } if code == "NOPERM" => Error::Unfit(
-                "its user may not call role, which a client of sentinels has to: allow it in the ACL (delayq acl \
-                 print shows all)"
+                "the user lacks the command role, which clients of sentinels need: allow it in the ACL \
+                 (delayq acl print shows all)"
                     .to_owned(),
             ),
             error => error,
         })?;
         if !is_master(&role) {
-            let why = "the sentinels name it, but it is a replica".to_owned();
+            let why = "the sentinels name this Redis, but it is a replica".to_owned();
             return Err(Error::Unreachable { address, why });
         }
         let marked: Vec<Value> = answers.collect();
         marks.compare(&term.master, &marked).map_err(|(found, known)| {
             let why = format!(
-                "the sentinels name it, but it keeps deployment {}, not {}: correct what the sentinels watch, or restart \
-                 this process if the deployment was created again",
+                "the sentinels name this Redis, but it keeps deployment {} instead of {}: correct the \
+                 masters that the sentinels watch, or restart this process if the deployment was created \
+                 again",
                 found.short(),
                 known.short()
             );

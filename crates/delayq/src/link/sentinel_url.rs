@@ -49,9 +49,15 @@ impl FromStr for SentinelUrl {
 /// The characters that sentinels allow.
 fn check_service(service: &str) -> Result<(), String> {
     match service {
-        "" => Err("it names no service: the name of the master in `sentinel monitor` belongs behind the hosts, /service".to_owned()),
-        service if service.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte)) => Ok(()),
-        service => Err(format!("`{service}` cannot be the name of a service: A-Z a-z 0-9 . - _ (a database is ?db=N)")),
+        "" => Err("the URL names no service: write the name of the master in `sentinel monitor` behind the \
+                   hosts, /service"
+            .to_owned()),
+        service if service.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte)) => {
+            Ok(())
+        }
+        service => Err(format!(
+            "`{service}` cannot be the name of a service: A-Z a-z 0-9 . - _ (a database is ?db=N)"
+        )),
     }
 }
 
@@ -60,7 +66,11 @@ fn database(hosts: &Hosts<'_>) -> Result<u16, String> {
     for (key, value) in hosts.query() {
         database = match key {
             "db" => value.parse().map_err(|_| "db is not the number of a database".to_owned())?,
-            _ => return Err("its query has an unknown parameter; a URL with sentinels has: db".to_owned()),
+            _ => {
+                return Err(
+                    "the query of the URL has an unknown parameter; a URL with sentinels has: db".to_owned()
+                );
+            }
         };
     }
     Ok(database)

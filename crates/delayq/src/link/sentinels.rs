@@ -4,7 +4,7 @@
 //! another master; connections of an ended term are not used again. A client that doubts the master raises the round:
 //! each sentinel is then asked again at once, and only answers of that round count.
 
-mod board;
+mod election;
 mod following;
 mod views;
 
@@ -14,7 +14,7 @@ pub use views::SentinelFacts;
 use super::sentinel_url::SentinelUrl;
 use super::settings::LinkSettings;
 use super::term::Term;
-use board::Board;
+use election::Election;
 use following::Following;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_millis(250);
 pub(crate) struct Sentinels {
     url: SentinelUrl,
     settings: LinkSettings,
-    board: Arc<Board>,
+    election: Arc<Election>,
     following: Mutex<Vec<AbortOnDropHandle<()>>>,
 }
 
@@ -47,8 +47,8 @@ pub struct SentinelReport {
 
 impl Sentinels {
     pub(super) fn new(url: SentinelUrl, settings: LinkSettings) -> Self {
-        let board = Arc::new(Board::new(url.service.clone(), &url.nodes));
-        Self { url, settings, board, following: Mutex::default() }
+        let election = Arc::new(Election::new(url.service.clone(), &url.nodes));
+        Self { url, settings, election, following: Mutex::default() }
     }
 
     pub(super) fn url(&self) -> &SentinelUrl {
@@ -57,7 +57,7 @@ impl Sentinels {
 
     /// Makes only answers to newer questions count.
     pub(super) fn doubt(&self) {
-        self.board.raise_round();
+        self.election.raise_round();
     }
 
     /// Returns the present master. At least one sentinel answers now.
@@ -68,12 +68,12 @@ impl Sentinels {
     pub(super) async fn term(&self) -> Result<Term, String> {
         let heard = matches!(self.hear().await, Answered::Well | Answered::Partly);
         if heard {
-            self.board.settle();
+            self.election.elect();
         }
-        let term = self.board.term().filter(|_| heard);
-        let who = if heard { "most sentinels do not name one" } else { "no sentinel names the" };
+        let term = self.election.term().filter(|_| heard);
+        let who = if heard { "the sentinels do not agree on the" } else { "no sentinel names the" };
         let service = &self.url.service;
-        term.ok_or_else(|| format!("{who} master of {service}: {}", told(&self.board.views())))
+        term.ok_or_else(|| format!("{who} master of {service}: {}", told(&self.election.views())))
     }
 
     pub(super) async fn report(&self) -> Vec<SentinelReport> {
@@ -83,19 +83,19 @@ impl Sentinels {
             address: view.node.to_string(),
             said: view.news.map(|said| (said.master.to_string(), said.facts)),
         };
-        self.board.views().into_iter().map(report).collect()
+        self.election.views().into_iter().map(report).collect()
     }
 
     async fn hear(&self) -> Answered {
         self.follow();
-        let round = self.board.round();
-        let at_all = self.board.until(round, |answered| answered != Answered::NotYet);
+        let round = self.election.round();
+        let at_all = self.election.until(round, |answered| answered != Answered::NotYet);
         // By then, sentinels that hang are given up, each with its reason.
         if timeout(self.settings.connect_timeout + PATIENCE, at_all).await.is_err() {
             return Answered::NotYet;
         }
         let settled = |answered| matches!(answered, Answered::Well | Answered::ByNone);
-        match timeout(PATIENCE, self.board.until(round, settled)).await {
+        match timeout(PATIENCE, self.election.until(round, settled)).await {
             Ok(answered) => answered,
             Err(_) => Answered::Partly,
         }
@@ -103,12 +103,12 @@ impl Sentinels {
 
     /// Follows each sentinel, unless the tasks already run. A runtime that ended has aborted its tasks.
     fn follow(&self) {
-        let mut following = self.following.lock().expect("nothing panics while it holds the tasks");
+        let mut following = self.following.lock().expect("no code panics while holding the lock");
         if !following.is_empty() && !following.iter().any(AbortOnDropHandle::is_finished) {
             return;
         }
         let start = |(index, node)| {
-            let follow = Following::new(index, node, self.settings.clone(), Arc::clone(&self.board));
+            let follow = Following::new(index, node, self.settings.clone(), Arc::clone(&self.election));
             AbortOnDropHandle::new(tokio::spawn(follow.run()))
         };
         *following = self.url.nodes.clone().into_iter().enumerate().map(start).collect();

@@ -20,7 +20,7 @@ impl FromStr for SingleUrl {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if text.contains(|c: char| c.is_whitespace() || c.is_control()) {
-            return Err("it has white space: write %20 for a blank in a password".to_owned());
+            return Err("the URL has white space: write %20 for a blank in a password".to_owned());
         }
         let path = SOCKET.schemes.iter().find_map(|(scheme, _)| text.strip_prefix(scheme));
         path.map_or_else(|| over_tcp(text), over_socket).map(Self)
@@ -43,31 +43,33 @@ fn over_tcp(text: &str) -> Result<ConnectionInfo, String> {
 /// /N or ?db=N.
 fn database(hosts: &Hosts<'_>) -> Result<u16, String> {
     let read = |number: &str| {
-        number.parse().map_err(|_| "its path or db is not the number of a database: /N".to_owned())
+        number.parse().map_err(|_| "the path or db is not the number of a database: /N".to_owned())
     };
     let mut query = hosts.query();
     match (hosts.path, query.next(), query.next()) {
         ("", None, _) => Ok(0),
         (number, None, _) | ("", Some(("db", number)), None) => read(number),
-        (_, Some(("db", _)), None) => Err("it names a database twice: /N and ?db=N".to_owned()),
-        _ => Err("its query has an unknown parameter, or one twice; the URL of one Redis has: db".to_owned()),
+        (_, Some(("db", _)), None) => Err("the URL names a database twice: /N and ?db=N".to_owned()),
+        _ => Err("the query of the URL has an unknown parameter, or one twice; the URL of one Redis has: db"
+            .to_owned()),
     }
 }
 
 fn over_socket(rest: &str) -> Result<ConnectionInfo, String> {
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
     if !path.starts_with('/') || path.len() == 1 {
-        return Err("it names no socket: unix:///path, from the root on".to_owned());
+        return Err("the URL names no socket: write unix:///path, from the root on".to_owned());
     }
     if rest.contains('#') {
-        return Err("it has a #: write %23 in a path or a password".to_owned());
+        return Err("the URL has a #: write %23 in a path or a password".to_owned());
     }
     let mut known = SOCKET.query.to_vec();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         let Some(at) = known.iter().position(|one| *one == key) else {
             return Err(
-                "its query has an unknown parameter, or one twice; the URL of a socket has: db, user, pass"
+                "the query of the URL has an unknown parameter, or one twice; the URL of a socket has: db, \
+                 user, pass"
                     .to_owned(),
             );
         };
@@ -76,11 +78,11 @@ fn over_socket(rest: &str) -> Result<ConnectionInfo, String> {
             return Err("db is not the number of a database".to_owned());
         }
         if value.contains('+') {
-            return Err("its query has a +: write %2B, or %20 for a blank".to_owned());
+            return Err("the query of the URL has a +: write %2B, or %20 for a blank".to_owned());
         }
     }
     let info = format!("redis+unix://{rest}").into_connection_info();
-    info.map_err(|_| "its path, user or password cannot be read: write % as %25".to_owned())
+    info.map_err(|_| "the path, user or password cannot be read: write % as %25".to_owned())
 }
 
 #[cfg(test)]

@@ -95,7 +95,8 @@ impl Ear {
             match self.connected().await {
                 Ok(()) => return,
                 Err(error) if error.advice() == Advice::GiveUp && !std::mem::replace(&mut refused, true) => {
-                    tracing::warn!(%error, "Redis refuses listening: messages are noticed late until it allows it");
+                    tracing::warn!(%error, "Redis denies SUBSCRIBE: consumers notice messages late until it \
+                                            is allowed");
                 }
                 Err(error) => tracing::debug!(%error, "listening was interrupted"),
             }
@@ -167,7 +168,7 @@ impl Ear {
             Ok(answer) => answer.map_err(|error| Error::of_call(address, None, &error)),
             Err(_) => {
                 self.link.doubt(sent);
-                Err(Error::NoAnswer { address: address.to_owned(), why: "PING was not answered".to_owned() })
+                Err(Error::NoAnswer { address: address.to_owned(), why: "no reply to PING".to_owned() })
             }
         }
     }
@@ -247,7 +248,7 @@ impl Ear {
             command.arg(self.keys.workers(topic));
         });
         if let Err(error) = command.exec_async(&mut connection).await {
-            tracing::debug!(%error, "not counted among the workers of its topics");
+            tracing::debug!(%error, "cannot register as a worker of its topics");
         }
     }
 
@@ -310,11 +311,11 @@ fn text(value: Option<&Value>) -> Option<String> {
 }
 
 fn lock(kept: &Kept) -> MutexGuard<'_, BTreeSet<ShardId>> {
-    kept.lock().expect("nothing panics while it holds the shards")
+    kept.lock().expect("no code panics while holding the lock")
 }
 
 fn succeeded(address: String) -> Error {
-    Error::Unreachable { address, why: "another connection to it was replaced".to_owned() }
+    Error::Unreachable { address, why: "a connection to the same Redis was replaced".to_owned() }
 }
 
 async fn connect(master: &Master, receiver: impl AsyncPushSender) -> Result<Connected, Error> {

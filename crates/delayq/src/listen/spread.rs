@@ -89,7 +89,7 @@ impl Spread {
         let (nodes, nowhere) = self.calls.placed(&shards).await;
         if let Some((shard, error)) = nowhere.first() {
             let shards = nowhere.len();
-            tracing::debug!(%shard, %error, shards, "not listened to until a node has them");
+            tracing::debug!(%shard, %error, shards, "not listening to these shards until a node has them");
         }
         let mut wanted: BTreeMap<String, (Arc<Link>, BTreeSet<ShardId>)> = nodes
             .into_iter()

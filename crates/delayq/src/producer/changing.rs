@@ -26,7 +26,7 @@ impl Producer {
     /// Redis cannot be used, and there is no spool. Safe to repeat after any error.
     pub async fn cancel(&self, topic: &Topic, target: &Target) -> Result<CancelOutcome, Error> {
         let mut outcomes = self.cancel_many(topic, std::slice::from_ref(target)).await;
-        outcomes.pop().expect("one outcome for one target")
+        outcomes.pop().expect("each target has one outcome")
     }
 
     /// Cancels many messages of one topic. Returns one answer for each target, in order.
@@ -95,7 +95,7 @@ impl Producer {
         change: Reschedule,
     ) -> Result<RescheduleOutcome, Error> {
         let mut outcomes = self.reschedule_many(topic, &[(target.clone(), change)]).await;
-        outcomes.pop().expect("one outcome for one target")
+        outcomes.pop().expect("each target has one outcome")
     }
 
     /// Changes the due times of many messages of one topic. Returns one answer for each change, in order.

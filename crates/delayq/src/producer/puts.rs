@@ -43,7 +43,7 @@ impl Puts {
     }
 
     fn put(&self, item: usize) -> &Placed {
-        &self.waiting[item].as_ref().expect("an item on its way is not answered").put
+        &self.waiting[item].as_ref().expect("an item in flight has no answer yet").put
     }
 
     fn items(&self, items: &[usize]) -> Vec<PutItem<'_>> {
@@ -53,7 +53,7 @@ impl Puts {
     /// The put stays carried out even if the caller is gone.
     fn answer(&mut self, item: usize, shard: ShardId, answer: Result<PutOutcome, Error>) {
         let Waiting { put, answer: caller, handed } =
-            self.waiting[item].take().expect("an item is answered once");
+            self.waiting[item].take().expect("each item has one answer");
         let _ = caller.send(Answered { shard, message: put.message, answer });
         drop(handed);
     }
@@ -83,7 +83,7 @@ impl Load for Puts {
             match found {
                 Some(outcome) => self.answer(item, batch.key.0, Ok(outcome)),
                 None => {
-                    self.waiting[item].as_mut().expect("it is not answered").put.next_place();
+                    self.waiting[item].as_mut().expect("the item has no answer yet").put.next_place();
                     onward.push(item);
                 }
             }
@@ -151,7 +151,7 @@ impl Load for Puts {
 
 impl Puts {
     fn put_mut(&mut self, item: usize) -> &mut Placed {
-        &mut self.waiting[item].as_mut().expect("an item on its way is not answered").put
+        &mut self.waiting[item].as_mut().expect("an item in flight has no answer yet").put
     }
 
     async fn undated(&mut self, items: &[usize]) -> HashMap<usize, Error> {

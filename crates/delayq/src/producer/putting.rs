@@ -79,17 +79,17 @@ impl Producer {
     async fn put_now(&self, mut puts: Vec<Placed>) -> Vec<Answered> {
         let until = Rules::once(&self.client.calls).until;
         let dated = date(&self.client.calls, &mut puts.iter_mut().collect::<Vec<_>>(), until).await;
-        let mut lanes = BTreeMap::<Waits, Vec<usize>>::new();
+        let mut queues = BTreeMap::<Waits, Vec<usize>>::new();
         let mut answers = Vec::with_capacity(puts.len());
         for (i, (put, dated)) in puts.iter().zip(dated).enumerate() {
             let answer = Err(dated.err().unwrap_or(Error::Closed));
             if matches!(answer, Err(Error::Closed)) {
-                lanes.entry(self.client.calls.waits(&put.message.topic)).or_default().push(i);
+                queues.entry(self.client.calls.waits(&put.message.topic)).or_default().push(i);
             }
             answers.push(Answered { shard: put.place.at(), message: Arc::clone(&put.message), answer });
         }
         let mut handed = Vec::with_capacity(puts.len());
-        for (waits, which) in lanes {
+        for (waits, which) in queues {
             handed.extend(self.hand_over(&puts, which, &waits).await);
         }
         for (i, answered) in handed {
@@ -108,16 +108,16 @@ impl Producer {
         which: Vec<usize>,
         waits: &Waits,
     ) -> Vec<(usize, oneshot::Receiver<Answered>)> {
-        let lane = self.lanes.of(waits);
-        let room = lane.room.take(which.iter().map(|&i| puts[i].message.bytes()).sum()).await;
+        let queue = self.queues.of(waits);
+        let taken = queue.budget.take(which.iter().map(|&i| puts[i].message.bytes()).sum()).await;
         let named = which.iter().map(|&i| &puts[i]).filter(|put| !put.is_free).map(Placed::name);
-        let handed = Arc::new(Handed { _room: room, _ticket: self.under_way.begin(named) });
+        let handed = Arc::new(Handed { _taken: taken, _ticket: self.under_way.begin(named) });
         let hand = |i: usize| {
             let (answer, answered) = oneshot::channel();
             (Waiting { put: puts[i].clone(), answer, handed: Arc::clone(&handed) }, (i, answered))
         };
         let (waiting, answered): (Vec<_>, Vec<_>) = which.into_iter().map(hand).unzip();
-        if lane.queue.send(waiting).is_ok() { answered } else { Vec::new() }
+        if queue.sender.send(waiting).is_ok() { answered } else { Vec::new() }
     }
 }
 

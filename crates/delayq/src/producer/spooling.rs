@@ -44,7 +44,7 @@ impl Producer {
         }
         let written = if open.is_empty() { Vec::new() } else { write(open.clone()).await };
         open.into_iter().zip(written).for_each(|(i, answer)| answers[i] = Some(answer.map_err(Arc::new)));
-        let answered = |answer: Option<_>| answer.expect("what is not refused is written");
+        let answered = |answer: Option<_>| answer.expect("every item was refused or written");
         let mut answers: Vec<Result<T, Arc<Error>>> = answers.into_iter().map(answered).collect();
         self.spool_outages(&mut answers, &record, &spooled).await;
         answers.into_iter().map(|answer| answer.map_err(Arc::unwrap_or_clone)).collect()
@@ -52,7 +52,7 @@ impl Producer {
 
     /// Errors of writes to nodes that are known to be silent.
     fn outages<'m, T>(&self, names: impl Iterator<Item = Named<'m>>) -> Vec<Option<Result<T, Arc<Error>>>> {
-        let outages = self.circuit.outages();
+        let outages = self.silence.outages();
         let layout = self.client.calls.known().layout;
         let outage = |(id, group)| {
             layout.placement_of(id, group).newest_first().find_map(|shard| outages.of(shard)).cloned()
@@ -81,7 +81,7 @@ impl Producer {
         let taken = self.append(spool, outages.iter().map(record).collect()).await;
         if let Some(refusal) = taken.iter().find_map(|taken| taken.as_ref().err()) {
             let refused = taken.iter().filter(|taken| taken.is_err()).count();
-            tracing::error!(%refusal, refused, "the spool does not take what Redis cannot");
+            tracing::error!(%refusal, refused, "the spool refused writes that Redis cannot store");
         }
         for ((i, outage), taken) in outages.into_iter().zip(taken) {
             let refused =
@@ -126,7 +126,7 @@ impl Producer {
             change: change.clone(),
         };
         let places = self.client.calls.known().layout.placement(group.as_str());
-        let outage = places.newest_first().find_map(|place| self.circuit.outage(place));
+        let outage = places.newest_first().find_map(|place| self.silence.outage(place));
         let answer = match (outage, self.spool_that_may_hold()) {
             (Some(outage), _) => Err(outage),
             (None, None) => write.await,
@@ -147,7 +147,7 @@ impl Producer {
             taken
         });
         appended.await.unwrap_or_else(Err).map(|_| spooled).map_err(|refusal| {
-            tracing::error!(%refusal, "the spool does not take what Redis cannot");
+            tracing::error!(%refusal, "the spool refused writes that Redis cannot store");
             Error::Spool { refusal, outage: Some(Box::new(outage.clone())) }
         })
     }

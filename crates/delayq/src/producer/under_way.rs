@@ -93,7 +93,7 @@ impl UnderWay {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("nothing panics while it holds the names")
+        self.0.lock().expect("no code panics while holding the lock")
     }
 }
 

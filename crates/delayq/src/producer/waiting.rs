@@ -1,6 +1,6 @@
 //! A put that waits for an answer.
 
-use super::room::Taken;
+use super::byte_budget::Taken;
 use super::under_way::Ticket;
 use crate::error::Error;
 use crate::gather::Gathered;
@@ -24,9 +24,9 @@ pub(super) struct Answered {
     pub(super) answer: Result<PutOutcome, Error>,
 }
 
-/// The room and the names of puts that were queued together, until all of these puts are answered or dropped.
+/// The taken bytes and the names of puts that were queued together, until all of these puts are answered or dropped.
 pub(super) struct Handed {
-    pub(super) _room: Taken,
+    pub(super) _taken: Taken,
     pub(super) _ticket: Option<Ticket>,
 }
 

@@ -53,7 +53,7 @@ impl<'w> Confirming<'w> {
             match answer(answers.next()) {
                 Ok((1.., _)) => {}
                 Ok::<(u32, u32), _>(_) => {
-                    why.push(format!("the master's disk did not confirm within {within:?}"));
+                    why.push(format!("no confirmation from the master's disk within {within:?}"));
                 }
                 Err(error) => why.push(error),
             }
@@ -84,7 +84,7 @@ fn is_demotion(error: &&RedisError) -> bool {
 
 /// An error becomes text.
 fn answer<T: FromRedisValue>(answer: Option<RedisResult<Value>>) -> Result<T, String> {
-    let answer = answer.expect("one answer for one command");
+    let answer = answer.expect("each command has one answer");
     answer
         .map_err(|error| format!("Redis answered {error}"))
         .and_then(|value| from_redis_value(value).map_err(|error| error.to_string()))

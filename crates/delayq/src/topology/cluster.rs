@@ -9,17 +9,17 @@
 //! to another node.
 
 mod asking;
-mod board;
+mod known_slots;
 mod links;
 mod slot_map;
 
-pub(crate) use board::View;
+pub(crate) use known_slots::View;
 pub(crate) use links::ClusterLinks;
 
 use crate::error::Error;
 use crate::link::{ClusterUrl, LinkSettings};
 use asking::{Asking, PATIENCE};
-use board::Board;
+use known_slots::KnownSlots;
 use slot_map::SlotMap;
 use std::sync::{Arc, Mutex};
 use tokio::time::timeout;
@@ -27,7 +27,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// The map is refreshed from the first use until this value is dropped.
 pub(crate) struct Cluster {
-    board: Arc<Board>,
+    slots: Arc<KnownSlots>,
     asking: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
@@ -35,11 +35,11 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn new(url: ClusterUrl, settings: LinkSettings) -> Self {
-        Self { board: Arc::new(Board::new(url, settings)), asking: Mutex::default() }
+        Self { slots: Arc::new(KnownSlots::new(url, settings)), asking: Mutex::default() }
     }
 
-    pub(crate) fn board(&self) -> &Arc<Board> {
-        &self.board
+    pub(crate) fn slots(&self) -> &Arc<KnownSlots> {
+        &self.slots
     }
 
     /// Returns the last known map. The first call asks a node.
@@ -48,18 +48,18 @@ impl Cluster {
     /// Each node's failure: [`Error::Unfit`] if all that answered refuse for good.
     pub(crate) async fn map(&self) -> Result<Arc<SlotMap>, Error> {
         self.ask();
-        let mut views = self.board.view.subscribe();
+        let mut views = self.slots.view.subscribe();
         if let Some(map) = &views.borrow().map {
             return Ok(Arc::clone(map));
         }
         // Answers from before this question do not count.
-        if views.borrow().round >= *self.board.round.borrow() {
-            self.board.doubt();
+        if views.borrow().round >= *self.slots.round.borrow() {
+            self.slots.doubt();
         }
-        let round = *self.board.round.borrow();
+        let round = *self.slots.round.borrow();
         let answered = views.wait_for(|view| view.map.is_some() || view.round >= round);
         // The pause after the previous round, plus the round itself.
-        let within = self.board.settings().connect_timeout + 2 * PATIENCE;
+        let within = self.slots.settings().connect_timeout + 2 * PATIENCE;
         let failed = match timeout(within, answered).await {
             Ok(view) => match view.expect("the sender is this cluster's own").clone() {
                 View { map: Some(map), .. } => return Ok(map),
@@ -69,7 +69,7 @@ impl Cluster {
         };
         let silence = || {
             let why = "no node answers".to_owned();
-            Error::Unreachable { address: self.board.settings().address(), why }
+            Error::Unreachable { address: self.slots.settings().address(), why }
         };
         Err(failed.unwrap_or_else(silence))
     }
@@ -77,9 +77,9 @@ impl Cluster {
     /// Starts the task that refreshes the map, unless the task already runs. A runtime that ended has aborted its
     /// tasks.
     fn ask(&self) {
-        let mut asking = self.asking.lock().expect("nothing panics while it holds the task");
+        let mut asking = self.asking.lock().expect("no code panics while holding the lock");
         if asking.as_ref().is_none_or(AbortOnDropHandle::is_finished) {
-            let run = Asking::new(Arc::clone(&self.board)).run();
+            let run = Asking::new(Arc::clone(&self.slots)).run();
             *asking = Some(AbortOnDropHandle::new(tokio::spawn(run)));
         }
     }

@@ -52,7 +52,7 @@ impl Homes {
             };
             told.version += 1;
             let before = before.map_or("none", |before| self.map.nodes()[before].name.as_str());
-            tracing::warn!(%shard, %before, %node, "a shard has another node than this process knew: followed");
+            tracing::warn!(%shard, %before, %node, "a shard has moved to another node: following it");
             true
         });
         true

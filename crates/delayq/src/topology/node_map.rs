@@ -29,16 +29,16 @@ pub struct NodeMap {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NodeMapError {
     /// There is no node.
-    #[error("there is no node")]
+    #[error("no node is given")]
     Empty,
     /// Two nodes have the same name.
-    #[error("two nodes are called {0}")]
+    #[error("two nodes have the name {0}")]
     SameName(NodeName),
     /// Two nodes have the same address.
     #[error("the nodes {0} and {1} have the same URL")]
     SameUrl(NodeName, NodeName),
     /// The address of a node is that of a Redis Cluster.
-    #[error("node {0} is a Redis Cluster, which spreads its shards itself: write it as redis.url")]
+    #[error("node {0} is a Redis Cluster, which distributes shards itself: configure it as redis.url")]
     Cluster(NodeName),
     /// A shard has no node, but a later shard has.
     #[error("shard {0} has no node")]
@@ -138,7 +138,7 @@ mod tests {
         let (a, b) = ("redis://a", "redis://b");
         for (nodes, why) in [
             (&[][..], "no node"),
-            (&[("a", a, "0-1"), ("a", b, "2-3")], "called a"),
+            (&[("a", a, "0-1"), ("a", b, "2-3")], "have the name a"),
             (&[("a", a, "0-1"), ("b", a, "2-3")], "a and b have the same URL"),
             (&[("a", a, "0-1"), ("b", "redis://:secret@a", "2-3")], "a and b have the same URL"),
             (&[("a", a, "0-1"), ("b", b, "3-4")], "shard 2 has no node"),

@@ -14,7 +14,7 @@ pub(crate) fn check(shard: ShardId, at: Option<&NodeName>, recorded: Option<&Nod
         None => "one Redis without a node's name".to_owned(),
     };
     Err(Error::Deployment(format!(
-        "shard {shard} is recorded as kept by {}, and this process has it at {}: correct [[redis.nodes]]",
+        "shard {shard} is recorded on {}, but this process has it on {}: correct [[redis.nodes]]",
         keeper(recorded),
         keeper(at)
     )))
@@ -23,13 +23,10 @@ pub(crate) fn check(shard: ShardId, at: Option<&NodeName>, recorded: Option<&Nod
 pub(crate) fn elsewhere(shard: ShardId, wanted: Option<&NodeName>, found: &NodeName) -> Error {
     let wanted = wanted.map_or("nobody", NodeName::as_str);
     Error::Deployment(format!(
-        "shard {shard} is not in the Redis of node {wanted}, but in that of node {found}: correct [[redis.nodes]]"
+        "shard {shard} is on node {found}, not on node {wanted}: correct [[redis.nodes]]"
     ))
 }
 
 pub(crate) fn moving(shard: ShardId) -> Error {
-    Error::Redis {
-        code: "TRYAGAIN".to_owned(),
-        detail: format!("shard {shard} is on its way to another node"),
-    }
+    Error::Redis { code: "TRYAGAIN".to_owned(), detail: format!("shard {shard} is moving to another node") }
 }

@@ -61,10 +61,11 @@ impl About {
         match settled {
             Ok(Settled::Delivered | Settled::Cancelled) => {}
             Ok(Settled::LeaseLost) => {
-                tracing::warn!(%topic, %id, attempt, "handled after its lease was lost: it may be handled again");
+                tracing::warn!(%topic, %id, attempt, "handled after the lease was lost: the message may be \
+                                                      handled again");
             }
             Ok(other) => {
-                tracing::warn!(%topic, %id, attempt, answer = ?other, "a handled message was not acked");
+                tracing::warn!(%topic, %id, attempt, answer = ?other, "cannot ack a handled message");
             }
             Err(error) => self.unsettled(&error),
         }
@@ -74,13 +75,14 @@ impl About {
         let Self { topic, id, attempt } = self;
         match settled {
             Ok(Settled::Buried) => {
-                tracing::error!(%topic, %id, attempt, reason, "buried: it was the last attempt, or none can succeed");
+                tracing::error!(%topic, %id, attempt, reason, "buried: last attempt failed, or no attempt \
+                                                               can succeed");
             }
             Ok(Settled::Delayed(at)) => {
-                tracing::warn!(%topic, %id, attempt, reason, %at, "an attempt failed: it is tried again");
+                tracing::warn!(%topic, %id, attempt, reason, %at, "attempt failed: retrying later");
             }
             Ok(Settled::Ready) => {
-                tracing::warn!(%topic, %id, attempt, reason, "an attempt failed: it is tried again at once");
+                tracing::warn!(%topic, %id, attempt, reason, "attempt failed: retrying at once");
             }
             Ok(other) => tracing::warn!(%topic, %id, attempt, reason, answer = ?other, "an attempt failed"),
             Err(error) => {
@@ -92,6 +94,7 @@ impl About {
 
     fn unsettled(&self, error: &Error) {
         let Self { topic, id, attempt } = self;
-        tracing::warn!(%topic, %id, attempt, %error, "a message was not settled: it comes again when its lease runs out");
+        tracing::warn!(%topic, %id, attempt, %error, "a message was not settled: it is delivered again when \
+                                                      its lease expires");
     }
 }

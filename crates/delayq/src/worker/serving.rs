@@ -35,7 +35,8 @@ impl Serving {
             tokio::select! {
                 biased;
                 () = stopping.cancelled() => break,
-                Some(ended) = running.join_next(), if !running.is_empty() => ended.expect("handlers do not panic through"),
+                Some(ended) = running.join_next(), if !running.is_empty() => ended.expect("a panic of a \
+                     handler is caught"),
                 Some(delivery) = consumer.next() => {
                     let handler = self.handler(&delivery.topic);
                     running.spawn(handle(handler, delivery));
@@ -65,10 +66,7 @@ impl Serving {
 async fn end(mut running: JoinSet<()>, grace: Duration) {
     let all = async { while running.join_next().await.is_some() {} };
     if timeout(grace, all).await.is_err() {
-        tracing::warn!(
-            left = running.len(),
-            "handlers have not ended in time: their messages are given back"
-        );
+        tracing::warn!(left = running.len(), "handlers did not finish in time: returning their messages");
         running.shutdown().await;
     }
 }

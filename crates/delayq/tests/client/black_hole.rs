@@ -31,7 +31,7 @@ fn is_of_a_cluster() -> bool {
     let is = redis_shape() == RedisShape::Cluster;
     if is {
         skipped(
-            "of a cluster, one silence opens the circuit of the node and asks for the slots by a new connection",
+            "of a cluster, one silence marks the node as silent and asks for the slots by a new connection",
         );
     }
     is

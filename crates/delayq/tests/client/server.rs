@@ -187,7 +187,8 @@ async fn a_deployment_with_another_number_of_shards_is_refused() {
         let message = Message::new(Topic::new("orders").unwrap(), "").id(format!("order-{id}")).unwrap();
         errors.push(producer.put(message).await.unwrap_err().error);
     }
-    let named = format!("configured for 8 shards; the deployment has {}", delayq::ShardCount::DEFAULT.get());
+    let named =
+        format!("configured for 8 shards, but the deployment has {}", delayq::ShardCount::DEFAULT.get());
     for error in errors {
         assert!(error.to_string().contains(&named), "{error}");
     }

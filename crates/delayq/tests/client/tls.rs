@@ -75,8 +75,8 @@ async fn a_failed_handshake_says_what_is_wrong_with_the_certificate_or_the_port(
     let authority = Authority::new();
     for (certificate, trusted, meaning) in [
         (authority.as_server(), &authority, "CA:FALSE"),
-        (authority.server(), &Authority::new(), "name its authority in `ca`"),
-        (authority.wrong_name(), &authority, "name the server as its certificate does"),
+        (authority.server(), &Authority::new(), "put its authority into `ca`"),
+        (authority.wrong_name(), &authority, "use a host name from the server's certificate"),
         (authority.expired(), &authority, "compare the clocks"),
     ] {
         let server =

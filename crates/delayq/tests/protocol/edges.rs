@@ -207,7 +207,7 @@ async fn a_payload_has_no_byte_up_to_the_limit_and_none_more() {
     assert!(matches!(error, Error::Message(MessageError::PayloadTooLarge(..))), "{refused}");
     assert_eq!(
         refused.to_string(),
-        format!("the message was not put: {error}; a repeat cannot succeed until that is put right")
+        format!("the message was not put: {error}; repeating fails until this is fixed")
     );
     assert_eq!(refused.source().map(ToString::to_string), Some(error.to_string()));
     assert_eq!(admin.topic(&topic).count().await.unwrap().accepted, 3);

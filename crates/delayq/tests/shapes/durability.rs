@@ -196,7 +196,7 @@ async fn a_disk_confirms_once_it_is_synced() {
     };
     for (options, why) in [
         (RedisOptions::default().append_only("everysec"), None),
-        (RedisOptions::default().append_only("no"), Some("the master's disk did not confirm within")),
+        (RedisOptions::default().append_only("no"), Some("no confirmation from the master's disk within")),
         (RedisOptions::default(), Some("WAITAOF cannot be used when")),
     ] {
         let redis = RedisServer::start_with(options.program(valkey.clone())).await;

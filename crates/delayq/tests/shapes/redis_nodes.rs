@@ -77,12 +77,12 @@ async fn a_wrong_map_is_refused_by_name_and_creates_nothing() {
     let mut exchanged = right.clone();
     (exchanged[0][1], exchanged[1][1]) = (right[1][1].clone(), right[0][1].clone());
     let why = refusal(&exchanged, 6).await;
-    assert!(why.contains("shard 0 is not in the Redis of node a, but in that of node b"), "{why}");
+    assert!(why.contains("shard 0 is on node b, not on node a"), "{why}");
 
     let mut renamed = right.clone();
     renamed[0][0] = "x".to_owned();
     let why = refusal(&renamed, 6).await;
-    assert!(why.contains("kept by node a of several") && why.contains("has it at node x"), "{why}");
+    assert!(why.contains("recorded on node a of several") && why.contains("has it on node x"), "{why}");
 
     let mut moved = right.clone();
     (moved[0][2], moved[1][2]) = ("0".to_owned(), "1-3".to_owned());
@@ -98,7 +98,7 @@ async fn a_wrong_map_is_refused_by_name_and_creates_nothing() {
 
     // A client configured for one Redis, and a client for one Redis that created a deployment of fewer shards.
     let error = Client::connect(one_redis(nodes.servers[0].url(), 6)).await.unwrap_err().to_string();
-    assert!(error.contains("kept by node a of several"), "{error}");
+    assert!(error.contains("recorded on node a of several"), "{error}");
     for server in &nodes.servers {
         assert_eq!(keys(server, "*:meta").await.len(), 2, "nothing is created by any of them");
         server.command::<()>(&["FLUSHALL"]).await;
@@ -121,7 +121,7 @@ async fn two_nodes_that_are_one_redis_are_refused() {
 async fn a_new_deployment_has_as_many_shards_as_its_nodes() {
     let nodes = RedisNodes::start(2).await;
     let error = Admin::new(Client::new(settings(&nodes.rows(), 4))).init().await.unwrap_err().to_string();
-    assert!(error.contains("nodes have 6 shards") && error.contains("created with 4"), "{error}");
+    assert!(error.contains("nodes have 6 shards") && error.contains("[deployment] shards is 4"), "{error}");
     assert!(keys(&nodes.servers[0], "*").await.is_empty());
 }
 
@@ -266,7 +266,10 @@ async fn a_silent_node_of_an_earlier_place_is_not_taken_for_that_of_the_home() {
         assert!(error.is_outage() && error.to_string().contains("b (redis://"), "{what}: {error}");
         producer.put(far().id(&*well).unwrap()).await.unwrap();
         let error = write().await.unwrap_err().to_string();
-        assert!(error.starts_with("cannot reach Redis at b: known to be silent"), "{what}: {error}");
+        assert!(
+            error.starts_with("cannot reach Redis at b: nothing was sent, because Redis is silent"),
+            "{what}: {error}"
+        );
     }
 }
 

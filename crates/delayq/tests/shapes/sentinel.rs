@@ -174,7 +174,7 @@ async fn sentinels_that_hang_or_are_gone_delay_nobody_while_one_is_left_and_are_
     let error = Admin::new(late.clone()).layout().await.unwrap_err();
     assert_eq!((error.fate(), error.is_outage()), (Fate::NotApplied, true));
     for sentinel in &group.sentinels {
-        let named = format!("sentinel {}: it does not answer", sentinel.address());
+        let named = format!("sentinel {}: no reply", sentinel.address());
         assert!(error.to_string().contains(&named), "{error}");
     }
     producer.put(message("without")).await.unwrap();
@@ -266,7 +266,7 @@ async fn what_the_sentinels_refuse_is_named_and_their_password_is_their_own() {
     let (_, _, producer) = created(settings(group.url(), 1)).await;
     let unknown = group.url().replace(SERVICE, "another");
     let error = reaches(settings(unknown, 1)).await.unwrap_err().to_string();
-    assert!(error.contains("it knows no master another") || error.contains("No such master"), "{error}");
+    assert!(error.contains("no master named another") || error.contains("No such master"), "{error}");
     for sentinel in &group.sentinels {
         sentinel.command::<()>(&["ACL", "SETUSER", "default", "resetpass", ">hunter2"]).await;
     }

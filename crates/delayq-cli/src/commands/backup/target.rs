@@ -53,8 +53,7 @@ impl BackupTarget {
             }
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Err(unusable(
                 path,
-                "the file exists: continue it with --resume, or replace it with \
-                                    --overwrite",
+                "the file exists: continue it with --resume, or replace it with --overwrite",
             )),
             Err(error) => Err(failure::file(path, "write to", error)),
         }

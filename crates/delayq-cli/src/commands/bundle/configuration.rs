@@ -115,11 +115,11 @@ mod tests {
 
     #[test]
     fn only_what_may_be_a_secret_is_searched_for_elsewhere() {
-        let text = "[sinks.hook.webhook]\nurl = 'https://h/a-token-of-a-path/x'\n\
-            [sinks.log.kafka]\nbrokers = ['h:1']\n\
-            [[routes]]\ntopic = 'a'\nsink = 'hook'\nto = 'in/a-token-of-a-route'\n\
-            headers = { X-Api-Key = 'short', origin = 'billing 0123456789abcdef', content-type = 'application/json' }\n\
-            [[routes]]\ntopic = 'b'\nsink = 'log'\nto = 'customer-notifications'\n";
+        let text = "[sinks.hook.webhook]\nurl = 'https://h/a-token-of-a-path/x'\n[sinks.log.kafka]\nbrokers \
+                    = ['h:1']\n[[routes]]\ntopic = 'a'\nsink = 'hook'\nto = \
+                    'in/a-token-of-a-route'\nheaders = { X-Api-Key = 'short', origin = 'billing \
+                    0123456789abcdef', content-type = 'application/json' }\n[[routes]]\ntopic = 'b'\nsink = \
+                    'log'\nto = 'customer-notifications'\n";
         let mut config = toml::from_str(text).unwrap();
         let mut more = Vec::new();
         strip(&mut config, &mut more);

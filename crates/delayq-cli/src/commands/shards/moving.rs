@@ -56,18 +56,19 @@ impl Move {
         });
         context.output.print(&value, || {
             let Some(from) = from else { return format!("node {to} already serves shards {shards}") };
-            let since = if report.resumed { ", plus the time since an earlier move was interrupted" } else { "" };
+            let since =
+                if report.resumed { ", plus the time since an earlier move was interrupted" } else { "" };
             let mut text = format!(
-                "node {to} serves shards {shards} now: {} moved from {from}, served by nobody for {} ms{since}\n\
-                 running processes follow by themselves; bring [[redis.nodes]] up to date when it suits, then delete what is \
-                 left behind: delayq shards clean",
+                "node {to} serves shards {shards} now: {} moved from {from}, unavailable for {} \
+                 ms{since}\nrunning processes follow by themselves; update [[redis.nodes]] soon, then \
+                 delete the old copies: delayq shards clean",
                 report.moved,
                 report.away.as_millis(),
             );
             if let Some(why) = &report.not_written {
                 text += &format!(
-                    "\nNOTE: node {to} could not write its configuration ({why}): see to it that nothing makes it a replica \
-                     again when it starts, which would empty it"
+                    "\nNOTE: node {to} could not write its configuration ({why}): make sure that the node \
+                     does not start as a replica again, which would delete its data"
                 );
             }
             text

@@ -172,8 +172,7 @@ async fn confirmed(admin: &Admin, durability: Durability) -> Result<(), Fault> {
         match durability {
             Durability::Replicas(_) => {
                 complain(&format!(
-                    "{found}; until more replicas confirm, the outcome of this topic's writes \
-                                   is unknown"
+                    "{found}; until more replicas confirm, the outcome of this topic's writes is unknown"
                 ));
             }
             Durability::Memory | Durability::Disk => {

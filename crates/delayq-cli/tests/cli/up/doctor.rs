@@ -53,7 +53,7 @@ async fn a_worker_beside_a_forwarder_is_named_by_the_doctor_and_by_both() {
     let mut worker = up.delayq(&["work", "notices"]).start();
     worker.wait_for_line("notices has a route in this configuration", SHORT).await;
     wait_until("the doctor to name both", LONG, async || shared(&up).await).await;
-    up.process.wait_for_line("workers reserve this topic too", LONG).await;
+    up.process.wait_for_line("workers also reserve this topic", LONG).await;
     worker.ends_well_by(Signal::INT, SHORT).await;
     wait_until("the doctor to forget the worker", LONG, async || !shared(&up).await).await;
     up.stop().await;
@@ -137,7 +137,7 @@ async fn the_doctor_names_a_destination_that_rests_because_it_rejects_everything
     let doctor = || Binary::new("delayq").arg("--config").arg(&config);
     wait_until("a destination that rests", LONG, async || {
         found(doctor(), "process").await.iter().any(|[verdict, found, _]| {
-            verdict == "bad" && found.contains("rejecting message after message, and resting")
+            verdict == "bad" && found.contains("resting after consecutive rejections")
         })
     })
     .await;

@@ -60,7 +60,11 @@ impl KafkaIntakeConfig {
     /// Checks the topic of the dead records.
     pub(crate) fn check_dead(&self, dead: &str, at: &mut Faults) {
         if dead == self.topic {
-            at.contradiction(&["dead", "kafka.topic"], "dead records would be taken in again, without end");
+            at.contradiction(
+                &["dead", "kafka.topic"],
+                "dead records would be taken in again in an endless \
+                 loop",
+            );
         } else if let (false, Err(why)) = (dead.is_empty(), kafka_topic(dead)) {
             at.refuse("dead", why);
         }

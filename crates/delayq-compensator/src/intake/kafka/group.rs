@@ -124,7 +124,7 @@ impl ClientContext for Group {
 fn committed(consumer: &BaseConsumer<Group>, partitions: &TopicPartitionList) -> HashMap<i32, i64> {
     let asked = consumer.committed_offsets(partitions.clone(), PATIENCE);
     let known = asked.inspect_err(|error| {
-        tracing::warn!(%error, "what the brokers dropped before this start cannot be told");
+        tracing::warn!(%error, "cannot determine which records the brokers dropped before this start");
     });
     let elements = known.as_ref().map_or_else(|_| Vec::new(), TopicPartitionList::elements);
     let offset = |element: &TopicPartitionListElem<'_>| match element.offset() {
@@ -159,7 +159,7 @@ impl ConsumerContext for Group {
         // Uncommitted records are carried out again, by the next owner of the partition.
         match result {
             Ok(()) | Err(KafkaError::ConsumerCommit(RDKafkaErrorCode::NoOffset)) => {}
-            Err(error) => tracing::warn!(topic = self.0.topic, %error, "offsets were not committed"),
+            Err(error) => tracing::warn!(topic = self.0.topic, %error, "cannot commit offsets"),
         }
     }
 
@@ -167,7 +167,7 @@ impl ConsumerContext for Group {
         if let (Rebalance::Assign(partitions), true) = (rebalance, self.0.is_paused.load(Ordering::Relaxed))
             && let Err(error) = consumer.pause(partitions)
         {
-            tracing::warn!(%error, "new partitions cannot be paused");
+            tracing::warn!(%error, "cannot pause new partitions");
         }
     }
 }

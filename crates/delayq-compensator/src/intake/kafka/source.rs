@@ -74,7 +74,7 @@ impl KafkaSource {
     }
 
     fn opened(&self) -> Result<&KafkaConnection, String> {
-        self.open.as_ref().ok_or_else(|| "it is not connected".to_owned())
+        self.open.as_ref().ok_or_else(|| "not connected".to_owned())
     }
 }
 
@@ -146,7 +146,7 @@ fn headers(message: &BorrowedMessage<'_>) -> (Vec<(String, Vec<u8>)>, Option<&'s
         // The closure has no state that a panic could leave half changed.
         match catch_unwind(AssertUnwindSafe(read)) {
             Ok(header) => all.push(header),
-            Err(_) => damage = Some("it has a header whose name is not UTF-8, which is left out"),
+            Err(_) => damage = Some("the record has a header whose name is not UTF-8, which is omitted"),
         }
     }
     (all, damage)
@@ -244,7 +244,7 @@ impl Broker for KafkaSource {
 
     async fn bury(&mut self, dead: &[Dead<'_, KafkaTicket>]) -> Result<Vec<Buried>, String> {
         let Self { config, dead: topic, open, .. } = self;
-        let open = open.as_mut().ok_or("it is not connected")?;
+        let open = open.as_mut().ok_or("not connected")?;
         let burial = match open.burial.take() {
             Some(burial) => burial,
             None => dead::producer(config)?,

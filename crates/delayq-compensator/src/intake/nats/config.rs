@@ -62,7 +62,11 @@ impl NatsIntakeConfig {
         if let (false, Err(why)) = (dead.is_empty(), nats_subject(dead)) {
             at.refuse("dead", why);
         } else if self.subject.as_deref().is_some_and(|subject| matches(subject, dead)) {
-            at.contradiction(&["dead", "nats.subject"], "dead records would be taken in again, without end");
+            at.contradiction(
+                &["dead", "nats.subject"],
+                "dead records would be taken in again in an endless \
+                 loop",
+            );
         }
     }
 }

@@ -17,7 +17,7 @@ pub(super) async fn stream(
     let taken = taken.map_err(|error| format!("no stream takes the dead subject `{dead}`: {error}"))?;
     if taken == *name && config.subject.is_none() {
         return Err(format!(
-            "the dead subject `{dead}` is of the stream `{name}`: dead records would be taken in again"
+            "the dead subject `{dead}` belongs to the stream `{name}`: dead records would be taken in again"
         ));
     }
     Ok(stream)

@@ -46,7 +46,7 @@ const MOST_BYTES: usize = 16 << 20;
 const MOST_AHEAD_BYTES: usize = 64 << 20;
 
 const BROKEN: &str = "the connection broke";
-const UNOPENED: &str = "it is not connected";
+const UNOPENED: &str = "not connected";
 
 /// A stream, and the subject of dead records.
 pub(crate) struct NatsSource {
@@ -318,7 +318,7 @@ impl NatsConnection {
             // The request was answered in full, or its lifetime has passed. A request without any answer may still get one.
             None => match self.request.take() {
                 Some(request) if request.since.elapsed() > ENDED => {
-                    Err("the server did not end a request for records".to_owned())
+                    Err("the server left a request for records open".to_owned())
                 }
                 request => {
                     self.is_idle = request.is_some_and(|request| request.count == 0);

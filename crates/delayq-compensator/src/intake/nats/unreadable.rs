@@ -85,7 +85,7 @@ pub(super) async fn next(
     let NatsIntakeConfig { stream, consumer, subject, .. } = config;
     let asks = json!({ "seq": range.start, "next_by_subj": subject.as_deref().unwrap_or(">") });
     let get = format!("STREAM.MSG.GET.{stream}");
-    let failed = |why: String| format!("looking for a record that cannot be read, by $JS.API.{get}: {why}");
+    let failed = |why: String| format!("cannot look for the unreadable record with $JS.API.{get}: {why}");
     let answer: Response<Stored> =
         context.request(get.clone(), &asks).await.map_err(|error| failed(error.to_string()))?;
     let message = match answer {
@@ -120,10 +120,10 @@ pub(super) async fn next(
 
 /// Why the client cannot read these headers.
 fn damage(headers: &[u8]) -> Option<&'static str> {
-    let Ok(text) = str::from_utf8(headers) else { return Some("its headers are not UTF-8") };
+    let Ok(text) = str::from_utf8(headers) else { return Some("the headers are not UTF-8") };
     let mut lines = text.lines().filter(|line| !line.is_empty());
     if lines.next().is_none_or(|first| first.trim_end() != "NATS/1.0") {
-        return Some("its headers begin with another line than NATS/1.0");
+        return Some("the headers do not begin with NATS/1.0");
     }
     let is_header =
         |line: &str| line.split_once(':').is_some_and(|(name, _)| HeaderName::from_str(name).is_ok());
@@ -132,7 +132,7 @@ fn damage(headers: &[u8]) -> Option<&'static str> {
     for line in lines {
         let goes_on = !is_first && line.starts_with(char::is_whitespace);
         if line.trim_end().contains('\r') || !goes_on && !is_header(line) {
-            return Some("it has a header whose name or value is not valid");
+            return Some("a header has an invalid name or value");
         }
         is_first = false;
     }

@@ -60,7 +60,7 @@ impl RabbitmqIntakeConfig {
         if self.dead_exchange.is_empty() && dead == self.queue {
             at.contradiction(
                 &["dead", "rabbitmq.queue"],
-                "dead records would be taken in again, without end",
+                "dead records would be taken in again in an endless loop",
             );
         } else if let (false, Err(why)) = (dead.is_empty(), rabbitmq_key(&self.dead_exchange, dead)) {
             at.refuse("dead", why);

@@ -27,7 +27,7 @@ pub(crate) async fn look(config: &RabbitmqIntakeConfig, dead: &str) -> Result<In
 }
 
 fn silent(config: &RabbitmqIntakeConfig) -> String {
-    format!("{} did not answer within {PATIENCE:?}", config.server)
+    format!("no reply from {} within {PATIENCE:?}", config.server)
 }
 
 async fn see(

@@ -19,7 +19,7 @@ pub(super) async fn keeps_order(connection: &Connection, queue: &str) -> Result<
             tracing::warn!(
                 queue,
                 why,
-                "the arguments of the queue cannot be seen: make sure that it has {SINGLE} and no {PRIORITIES}"
+                "cannot read the arguments of the queue: make sure that it has {SINGLE} and no {PRIORITIES}"
             );
             Ok(())
         }

@@ -29,7 +29,7 @@ const MOST_AHEAD_BYTES: usize = 128 << 20;
 /// Number of records for a meaningful mean size.
 const FEW: usize = 16;
 
-const NOT_CONNECTED: &str = "it is not connected";
+const NOT_CONNECTED: &str = "not connected";
 
 /// A queue, and the destination of dead records.
 pub(crate) struct RabbitmqSource {
@@ -149,7 +149,7 @@ impl Broker for RabbitmqSource {
         let opened = timeout(PATIENCE, self.connect()).await;
         self.open =
             Some(opened.unwrap_or_else(|_| {
-                Err(format!("{} did not answer within {PATIENCE:?}", self.config.server))
+                Err(format!("no reply from {} within {PATIENCE:?}", self.config.server))
             })?);
         Ok(())
     }

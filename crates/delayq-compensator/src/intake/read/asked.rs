@@ -62,11 +62,11 @@ impl AskedWrite {
             "expected" => &mut self.expected,
             "by" => &mut self.by,
             other if ABOUT_A_DELIVERY.contains(&other) => return Ok(()),
-            _ => return Err(format!("nothing is known of delayq-{name}")),
+            _ => return Err(format!("unknown header delayq-{name}")),
         };
         match slot.replace(value) {
             None => Ok(()),
-            Some(_) => Err(format!("delayq-{name} is there twice")),
+            Some(_) => Err(format!("delayq-{name} occurs twice")),
         }
     }
 
@@ -81,16 +81,17 @@ impl AskedWrite {
         let topic = match (&self.topic, default, &self.event_type) {
             (Some(topic), ..) | (None, None, Some(topic)) => Topic::new(topic.as_str()).map_err(text)?,
             (None, Some(topic), _) => topic.clone(),
-            (None, None, None) => return Err("it has no delayq-topic".to_owned()),
+            (None, None, None) => return Err("delayq-topic is missing".to_owned()),
         };
         let id = self.id.clone().or_else(|| self.id_of_event()).or_else(|| record.id.clone());
-        let id: MessageId = id.ok_or("it has no delayq-id")?.parse().map_err(text)?;
+        let id: MessageId = id.ok_or("delayq-id is missing")?.parse().map_err(text)?;
         let group = self.group.as_deref().map(Group::new).transpose().map_err(text)?;
         let target = Target { id, group };
         let action = match self.verb.as_deref() {
             None | Some("put") if record.has_no_value => {
                 return Err(
-                    "it has no value: a tombstone is no put, and a cancel has delayq-verb: cancel".to_owned()
+                    "the record has no value: a tombstone is not a put; to cancel, set delayq-verb: cancel"
+                        .to_owned(),
                 );
             }
             None | Some("put") => SpoolAction::Put(self.put(&topic, &target, record.at, carried)?.into()),
@@ -159,15 +160,16 @@ impl AskedWrite {
             (Some(due), None, Some(expected)) => Ok(Reschedule::ToIfDue(due, expected)),
             (None, Some(by), Some(expected)) => Ok(Reschedule::By(shift(by)?, expected)),
             (None, Some(_), None) => {
-                Err("delayq-by needs delayq-expected, so that a repeat moves nothing twice".to_owned())
+                Err("delayq-by needs delayq-expected, so that a repeat does not move the message twice"
+                    .to_owned())
             }
-            _ => Err("a reschedule has one of delayq-due, delayq-delay and delayq-by".to_owned()),
+            _ => Err("a reschedule needs one of delayq-due, delayq-delay and delayq-by".to_owned()),
         }
     }
 
     fn due(&self, published: Option<UnixMillis>) -> Result<Option<Due>, String> {
         match (&self.due, &self.delay) {
-            (Some(_), Some(_)) => Err("it has both delayq-due and delayq-delay".to_owned()),
+            (Some(_), Some(_)) => Err("both delayq-due and delayq-delay are set".to_owned()),
             (Some(at), None) => moment("due", at).map(|at| Some(Due::At(at))),
             (None, Some(delay)) => due(delay, published).map(Some),
             (None, None) => Ok(None),

@@ -33,7 +33,7 @@ pub(super) fn form_of(content_type: &[u8]) -> Result<Option<Structured>, String>
     match rest_of(kind, "application/cloudevents") {
         None => Ok(None),
         Some(_) if kind.eq_ignore_ascii_case(STRUCTURED_EVENT) => Ok(Some(Structured)),
-        Some(_) => Err(format!("of events as one document only {STRUCTURED_EVENT} is read, not {kind}")),
+        Some(_) => Err(format!("of structured events, only {STRUCTURED_EVENT} is supported, not {kind}")),
     }
 }
 
@@ -48,7 +48,7 @@ pub(super) fn attribute(content: &mut Content, name: &str, value: String) -> Res
         return content.asked.set(asks, value);
     }
     let slot = match name {
-        VERSION if value != "1.0" => return Err(format!("an event of version {value}; 1.0 is read")),
+        VERSION if value != "1.0" => return Err(format!("specversion is {value}, only 1.0 is supported")),
         "id" => Some(&mut content.asked.event_id),
         "source" => Some(&mut content.asked.event_source),
         "type" => Some(&mut content.asked.event_type),
@@ -57,7 +57,7 @@ pub(super) fn attribute(content: &mut Content, name: &str, value: String) -> Res
     if let Some(slot) = slot
         && slot.replace(value.clone()).is_some()
     {
-        return Err(format!("the attribute {name} is there twice"));
+        return Err(format!("the attribute {name} occurs twice"));
     }
     content.carried.headers.push((format!("ce-{}", name.to_ascii_lowercase()), value));
     Ok(())
@@ -65,9 +65,9 @@ pub(super) fn attribute(content: &mut Content, name: &str, value: String) -> Res
 
 /// Reads an event as a document.
 pub(super) fn structured(body: &[u8]) -> Result<Content, String> {
-    let wrong = |why: &str| format!("it is not an event as JSON: {why}");
+    let wrong = |why: &str| format!("not a JSON event: {why}");
     if body.trim_ascii_start().first() != Some(&b'{') {
-        return Err(wrong("it is no object"));
+        return Err(wrong("not a JSON object"));
     }
     let Members(event) = serde_json::from_slice(body).map_err(|error| wrong(&error.to_string()))?;
     let mut content = Content::default();
@@ -81,14 +81,14 @@ pub(super) fn structured(body: &[u8]) -> Result<Content, String> {
         _ => Err(wrong(&format!("the attribute {name} is neither a text nor a number"))),
     };
     if event.get(VERSION).is_none_or(|version| version.get() == "null") {
-        return Err(wrong("it has no specversion"));
+        return Err(wrong("specversion is missing"));
     }
     let kind = match event.get("datacontenttype") {
         Some(kind) => text_of("datacontenttype", kind)?,
         None => None,
     };
     match (event.get("data"), event.get("data_base64")) {
-        (Some(_), Some(_)) => return Err(wrong("it has both data and data_base64")),
+        (Some(_), Some(_)) => return Err(wrong("both data and data_base64 are set")),
         (Some(data), None) => content.carried.payload = payload(data, kind.as_deref()),
         (None, Some(data)) => {
             let text = text_of("data_base64", data)?.unwrap_or_default();
@@ -131,7 +131,7 @@ impl<'de> Visitor<'de> for MembersVisitor {
         let mut members = BTreeMap::new();
         while let Some((name, value)) = map.next_entry::<String, &RawValue>()? {
             if members.contains_key(&name) {
-                return Err(A::Error::custom(format_args!("the member {name:?} is there twice")));
+                return Err(A::Error::custom(format_args!("the member {name:?} occurs twice")));
             }
             members.insert(name, value);
         }

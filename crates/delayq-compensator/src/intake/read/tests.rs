@@ -168,10 +168,10 @@ fn attributes_of_an_event_are_read_in_any_case_and_none_that_asks_is_a_plain_hea
     }
     let plain = [("delayq-topic", "t"), ("delayq-id", "a"), ("Ce-Delayqdelay", "5s")];
     let refusal = reading(&plain, "").unwrap_err();
-    assert_eq!(refusal, "the header \"Ce-Delayqdelay\" is of no event: it has no specversion");
+    assert_eq!(refusal, "the header \"Ce-Delayqdelay\" is not part of an event: specversion is missing");
     let structured = [("content-type", "application/cloudevents+json"), ("ce_delayqdelay", "5s")];
     let document = r#"{"specversion":"1.0","id":"e1","type":"orders","source":"/s"}"#;
-    assert!(reading(&structured, document).unwrap_err().contains("of an event that is a document"));
+    assert!(reading(&structured, document).unwrap_err().contains("of an event in structured mode"));
 }
 
 #[test]
@@ -205,8 +205,8 @@ fn an_event_as_one_document_gives_payload_headers_and_what_is_asked() {
 fn what_cannot_be_read_is_refused_with_what_is_wrong() {
     let base = [("delayq-topic", "t"), ("delayq-id", "a")];
     for (more, part) in [
-        (vec![("delayq-dely", "5s")], "nothing is known of delayq-dely"),
-        (vec![("delayq-id", "b")], "delayq-id is there twice"),
+        (vec![("delayq-dely", "5s")], "unknown header delayq-dely"),
+        (vec![("delayq-id", "b")], "delayq-id occurs twice"),
         (vec![("delayq-delay", "5")], "delayq-delay is \"5\""),
         (vec![("delayq-due", "soon")], "expected milliseconds since the epoch, or RFC 3339"),
         (vec![("delayq-due", "1766000000")], "if seconds were meant, write 1766000000000"),
@@ -219,22 +219,22 @@ fn what_cannot_be_read_is_refused_with_what_is_wrong() {
         (vec![("delayq-verb", "delete")], "expected put, cancel or reschedule"),
         (vec![("delayq-verb", "cancel"), ("delayq-delay", "5s")], "a cancel takes no delayq-delay"),
         (vec![("delayq-verb", "cancel"), ("delayq-replace", "true")], "a cancel takes no delayq-replace"),
-        (vec![("delayq-verb", "reschedule")], "a reschedule has one of"),
+        (vec![("delayq-verb", "reschedule")], "a reschedule needs one of"),
         (vec![("delayq-verb", "reschedule"), ("delayq-by", "+5s")], "needs delayq-expected"),
         (vec![("delayq-by", "+5s")], "a put takes no delayq-by"),
         (vec![("delayq-replace", "yes")], "expected true or false"),
         (vec![("delayq-max-attempts", "-1")], "expected a number up to 65535"),
         (vec![("delayq-group", "")], "it is empty"),
         (vec![("content-type", "application/cloudevents-batch+json")], "only application/cloudevents+json"),
-        (vec![("content-type", "application/cloudevents+json")], "not an event as JSON"),
-        (vec![("ce_specversion", "0.3")], "an event of version 0.3"),
-        (vec![("ce_specversion", "1.0"), ("ce_id", "x"), ("ce-id", "y")], "the attribute id is there twice"),
+        (vec![("content-type", "application/cloudevents+json")], "not a JSON event"),
+        (vec![("ce_specversion", "0.3")], "specversion is 0.3"),
+        (vec![("ce_specversion", "1.0"), ("ce_id", "x"), ("ce-id", "y")], "the attribute id occurs twice"),
     ] {
         let refusal = reading(&[&base[..], &more].concat(), "").unwrap_err();
         assert!(refusal.contains(part), "{more:?}: {refusal}");
     }
-    assert_eq!(reading(&[("delayq-topic", "t")], "").unwrap_err(), "it has no delayq-id");
-    assert_eq!(reading(&[("delayq-id", "a")], "").unwrap_err(), "it has no delayq-topic");
+    assert_eq!(reading(&[("delayq-topic", "t")], "").unwrap_err(), "delayq-id is missing");
+    assert_eq!(reading(&[("delayq-id", "a")], "").unwrap_err(), "delayq-topic is missing");
     let binary = BrokerRecord { headers: vec![("x".to_owned(), vec![0xff])], ..record(&base, "") };
     assert_eq!(read(&binary, None, NOW).unwrap_err(), "the value of the header \"x\" is not UTF-8");
 }
@@ -243,12 +243,12 @@ fn what_cannot_be_read_is_refused_with_what_is_wrong() {
 fn a_document_that_is_no_event_is_refused_without_its_words() {
     let structured = ("content-type", "application/cloudevents+json");
     for (body, part) in [
-        (r#""hunter2""#, "it is no object"),
-        ("[1]", "it is no object"),
-        ("", "it is no object"),
+        (r#""hunter2""#, "not a JSON object"),
+        ("[1]", "not a JSON object"),
+        ("", "not a JSON object"),
         ("{", "EOF while parsing"),
-        (r#"{"specversion":null,"id":"hunter2"}"#, "it has no specversion"),
-        (r#"{"specversion":"1.0","id":"a","id":"hunter2"}"#, "the member \"id\" is there twice"),
+        (r#"{"specversion":null,"id":"hunter2"}"#, "specversion is missing"),
+        (r#"{"specversion":"1.0","id":"a","id":"hunter2"}"#, "the member \"id\" occurs twice"),
         (r#"{"specversion":"1.0","id":["hunter2"]}"#, "the attribute id is neither"),
         (r#"{"specversion":"1.0","data":"hunter2","data_base64":""}"#, "both data and data_base64"),
         (r#"{"specversion":"1.0","data_base64":"hunter2!"}"#, "data_base64: "),
@@ -300,7 +300,7 @@ fn a_tombstone_is_no_put_and_may_be_a_cancel() {
         read(&BrokerRecord { has_no_value: true, ..record(headers, "") }, None, NOW)
     };
     let base = [("delayq-topic", "t"), ("delayq-id", "a")];
-    assert!(of(&base).unwrap_err().contains("a tombstone is no put"));
+    assert!(of(&base).unwrap_err().contains("a tombstone is not a put"));
     let cancel = of(&[base[0], base[1], ("delayq-verb", "cancel")]).unwrap();
     assert_eq!(cancel.action, SpoolAction::Cancel);
 }

@@ -7,7 +7,8 @@ use delayq_service::when;
 /// Time of publication, unless that is impossible: the time may come from a producer, in seconds, or from a clock that was
 /// never set.
 pub(super) fn published(at: UnixMillis) -> Result<UnixMillis, String> {
-    when::plausible(at).map_err(|_| format!("no delay counts from when it was published: {at} ms since 1970"))
+    when::plausible(at)
+        .map_err(|_| format!("the delay cannot count from the time of publication: {at} ms since 1970"))
 }
 
 /// Reads a point in time; `name` is the header's name.

@@ -20,7 +20,7 @@ impl Keeper for MySql {
 
     async fn init(&mut self, notify: bool) -> Result<bool, StoreError> {
         if notify {
-            return Err(StoreError::Unfit("MySQL has no notices; leave out --notify".to_owned()));
+            return Err(StoreError::Unfit("MySQL has no NOTIFY: omit --notify".to_owned()));
         }
         let link = self.connection.open().await?;
         if link.first(sql::IS_THERE).await?.is_some() && link.first(sql::FIT).await?.is_some() {
@@ -64,7 +64,9 @@ impl Keeper for MySql {
     }
 
     async fn kept(&mut self, _since: Duration, _each: &mut Each<'_>) -> Result<(), StoreError> {
-        Err(StoreError::Unfit("it keeps no settled rows to reconcile with: MySQL's are deleted".to_owned()))
+        Err(StoreError::Unfit(
+            "no settled rows to reconcile with: in MySQL, settled rows are deleted".to_owned(),
+        ))
     }
 
     /// None: none was kept.

@@ -134,13 +134,13 @@ pub(in crate::outbox) fn settings(config: &OutboxConfig) -> Result<Opts, String>
         ("keep", config.keep != other.keep),
     ] {
         if is_set {
-            return Err(format!("`[outbox] {name}` is for PostgreSQL; remove it, or set its default"));
+            return Err(format!("`[outbox] {name}` is only for PostgreSQL: remove it, or set its default"));
         }
     }
     let mut options = OptsBuilder::from_opts(given.clone());
     if let Some(password) = &config.password {
         if given.pass().is_some() {
-            return Err("`[outbox] url` holds a password too; keep one of the two".to_owned());
+            return Err("`[outbox] url` has a password too; keep one of the two".to_owned());
         }
         options = options.pass(Some(password.reveal()?.expose_secret().to_owned()));
     }
@@ -183,7 +183,7 @@ fn is_new_enough(version: &str) -> Result<(), String> {
     let found = [(); 3].map(|()| parts.next().unwrap_or(0));
     let [a, b, c] = oldest;
     if found < oldest {
-        Err(format!("{name} {version} is too old: {a}.{b}.{c} or newer is needed"))
+        Err(format!("{name} {version} is too old: version {a}.{b}.{c} or newer is required"))
     } else {
         Ok(())
     }
@@ -203,7 +203,7 @@ pub(super) fn failed(error: Error) -> StoreError {
     let said = format!("{} ({})", refusal.message, refusal.code);
     match refusal.code {
         // The database or the table is missing.
-        1049 | 1146 => StoreError::Unfit(format!("there is no outbox: {said}; see delayq outbox init")),
+        1049 | 1146 => StoreError::Unfit(format!("no outbox: {said}; see delayq outbox init")),
         // Too many connections, shutdown, lock waits, deadlocks, statements that took too long or that an operator ended.
         1040 | 1053 | 1205 | 1213 | 1317 | 1927 | 1969 | 3024 => StoreError::Unreachable(said),
         _ => StoreError::Refused(said),
@@ -243,14 +243,14 @@ mod tests {
             (plain("mysql://app:hidden@db/shop?verify_identity=false"), "set `tls`"),
             (
                 plain("mysql://app:hidden@db/shop?hidden=1"),
-                "a parameter without effect; it may have: compression",
+                "an unsupported parameter; allowed are: compression",
             ),
-            (plain("mysql://app:hidden@db/shop?compression=fast&pool_max=3"), "a parameter without effect"),
+            (plain("mysql://app:hidden@db/shop?compression=fast&pool_max=3"), "an unsupported parameter"),
             (plain("mysql://app:hidden@db:port/shop"), "not a URL"),
             (OutboxConfig { password: Some(Secret::plain("two")), ..plain(url) }, "a password too"),
             (
                 OutboxConfig { schema: "other".to_owned(), ..plain(url) },
-                "`[outbox] schema` is for PostgreSQL",
+                "`[outbox] schema` is only for PostgreSQL",
             ),
             (OutboxConfig { notify: true, ..plain(url) }, "`[outbox] notify`"),
             (OutboxConfig { keep: HumanDuration::from_secs(1), ..plain(url) }, "`[outbox] keep`"),

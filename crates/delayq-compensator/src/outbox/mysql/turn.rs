@@ -29,7 +29,7 @@ impl MySql {
             let seqs = vec![column(&mut first, 0)?];
             self.turn = Some(TurnRows::Rows { seqs, whole: false });
             let row = OutboxRow {
-                fault: Some(format!("the database cannot read it: {why}")),
+                fault: Some(format!("the database cannot read the row: {why}")),
                 ..OutboxRow::default()
             };
             return Ok(TurnTaken::Turn(vec![row]));

@@ -244,7 +244,7 @@ pub(in crate::outbox) fn settings(config: &OutboxConfig) -> Result<Config, Strin
     settings.ssl_mode(if config.tls { SslMode::Require } else { SslMode::Disable });
     if let Some(password) = &config.password {
         if settings.get_password().is_some() {
-            return Err("`[outbox] url` holds a password too; keep one of the two".to_owned());
+            return Err("`[outbox] url` has a password too; keep one of the two".to_owned());
         }
         settings.password(password.reveal()?.expose_secret());
     }
@@ -268,7 +268,7 @@ pub(in crate::outbox) fn failed(error: &tokio_postgres::Error) -> StoreError {
         ]
         .contains(&code) =>
         {
-            StoreError::Unfit(format!("there is no outbox: {said}; see delayq outbox init"))
+            StoreError::Unfit(format!("no outbox: {said}; see delayq outbox init"))
         }
         // Classes of failures that pass: connection, resources, intervention of an operator, and the server's start and end.
         code if ["08", "53", "57", "58"].iter().any(|class| code.code().starts_with(class)) => {
@@ -301,10 +301,10 @@ mod tests {
         for (query, expected) in [
             ("sslmode=prefer", "set `tls`"),
             ("sslmode=disable", "set `tls`"),
-            ("application_name=mine", "without effect; it may have: channel_binding, dbname"),
-            ("connect_timeout=1", "without effect"),
-            ("load_balance_hosts=random", "without effect"),
-            ("options=-c%20jit%3Doff&hidden=1", "without effect"),
+            ("application_name=mine", "unsupported parameter; allowed are: channel_binding, dbname"),
+            ("connect_timeout=1", "unsupported parameter"),
+            ("load_balance_hosts=random", "unsupported parameter"),
+            ("options=-c%20jit%3Doff&hidden=1", "unsupported parameter"),
         ] {
             let why = settings(&plain(&format!("{url}?{query}"))).unwrap_err();
             assert!(why.contains(expected) && !why.contains("hidden"), "{query}: {why}");

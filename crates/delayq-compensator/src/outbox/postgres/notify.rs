@@ -23,11 +23,11 @@ pub(in crate::outbox) async fn listen(config: OutboxConfig, notices: Notices) ->
         match connect(&config).await {
             Ok((client, mut messages)) => {
                 if let Err(error) = hear(&client, &mut messages, &notices).await {
-                    tracing::warn!(%error, "cannot listen for new outbox rows, which are polled meanwhile");
+                    tracing::warn!(%error, "cannot listen for new outbox rows: polling");
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot listen for new outbox rows, which are polled meanwhile");
+                tracing::warn!(%error, "cannot listen for new outbox rows: polling");
             }
         }
         tokio::time::sleep(PAUSE).await;

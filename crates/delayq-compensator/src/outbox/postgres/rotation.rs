@@ -81,7 +81,7 @@ impl Postgres {
         self.link()?.batch("ROLLBACK").await?;
         let held = self.holder(slot, Duration::ZERO).await?.unwrap_or(why);
         if self.held.is_none() {
-            tracing::warn!(held, "a table of settled outbox rows cannot be truncated yet");
+            tracing::warn!(held, "cannot truncate a table of settled outbox rows yet");
         }
         self.held = Some(held);
         Ok(())

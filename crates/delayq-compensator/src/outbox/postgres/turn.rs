@@ -84,7 +84,7 @@ impl Postgres {
         if let Some((key, why)) = unreadable {
             self.window = Some(window);
             let row = OutboxRow {
-                fault: Some(format!("the database cannot read it: {why}")),
+                fault: Some(format!("the database cannot read the row: {why}")),
                 ..OutboxRow::default()
             };
             return Ok((TurnRows::Rows { keys: vec![key], page: 1, whole: false }, vec![row]));

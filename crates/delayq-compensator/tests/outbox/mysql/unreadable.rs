@@ -52,7 +52,7 @@ async fn a_row_that_the_database_cannot_hand_over_is_set_aside_and_blocks_no_oth
     wait_until("the row aside", LONG, async || stand.keeper().books().await.unwrap().rejected == 1).await;
     let aside = stand.keeper().aside(false, 0, 10).await.unwrap();
     assert!(
-        aside[0].row.id() == "m77" && aside[0].reason.starts_with("the database cannot read it"),
+        aside[0].row.id() == "m77" && aside[0].reason.starts_with("the database cannot read the row"),
         "{aside:?}"
     );
     reader.end().await;

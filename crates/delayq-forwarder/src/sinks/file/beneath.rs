@@ -30,7 +30,7 @@ impl<'p> Beneath<'p> {
             Component::Normal(name) => Some(name),
             _ => None,
         });
-        let name = parts.next_back().ok_or_else(|| io::Error::other("the path names no file"))?;
+        let name = parts.next_back().ok_or_else(|| io::Error::other("the path has no file name"))?;
         for part in parts {
             match mkdirat(&folder, part, Mode::from_raw_mode(FOLDER)) {
                 Ok(()) | Err(Errno::EXIST) => {}
@@ -74,7 +74,7 @@ impl<'p> Beneath<'p> {
 fn cannot(folder: &OwnedFd, name: &OsStr, error: Errno) -> io::Error {
     let found = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
     match found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Symlink) {
-        true => io::Error::other(format!("{} is a symlink; symlinks are not followed", name.display())),
+        true => io::Error::other(format!("{} is a symlink, and symlinks are not followed", name.display())),
         false => error.into(),
     }
 }

@@ -88,8 +88,8 @@ const fn is_denied(code: RDKafkaErrorCode) -> bool {
 fn unseen(topic: &str, replicas: usize, denied: &RDKafkaErrorCode) -> Vec<String> {
     let mut warnings = judge(topic, &Facts { replicas, ..Facts::default() }, 0);
     warnings.push(format!(
-        "the settings of the topic `{topic}` cannot be seen ({denied}): see to it that it has min.insync.replicas=2 and no \
-         compaction, or allow DescribeConfigs"
+        "cannot read the settings of the topic `{topic}` ({denied}): make sure that it has \
+         min.insync.replicas=2 and no compaction, or allow DescribeConfigs"
     ));
     warnings
 }
@@ -103,8 +103,8 @@ fn judge(topic: &str, facts: &Facts, max_bytes: u64) -> Vec<String> {
         ));
     } else if number("min.insync.replicas").is_some_and(|least| least <= 1) {
         warnings.push(format!(
-            "the topic `{topic}` has min.insync.replicas=1: with acks=all a single broker still acks alone, and what it \
-             acked is lost with it; set 2"
+            "the topic `{topic}` has min.insync.replicas=1: even with acks=all, a single broker may ack a \
+             record alone and lose it; set 2"
         ));
     }
     if facts.settings.get("cleanup.policy").is_some_and(|policy| policy.contains("compact")) {

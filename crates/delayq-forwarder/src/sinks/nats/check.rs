@@ -21,8 +21,9 @@ pub(super) async fn check(
 pub(super) fn unseen(destination: Option<&str>, words: &str) -> String {
     let subject = destination.unwrap_or("*");
     format!(
-        "the stream of the subject `{subject}` cannot be seen ({words}): see to it that there is one, that it does not drop \
-         with discard=old and has no no_ack, or allow $JS.API.STREAM.NAMES and $JS.API.STREAM.INFO.*"
+        "cannot read the stream of the subject `{subject}` ({words}): make sure that it exists, has no \
+         no_ack, and does not drop messages with discard=old; or allow $JS.API.STREAM.NAMES and \
+         $JS.API.STREAM.INFO.*"
     )
 }
 
@@ -67,8 +68,8 @@ pub(super) fn judge(stream: &Config, drop_accepted: bool) -> Result<Vec<String>,
     }
     if stream.num_replicas <= 1 && stream.storage == StorageType::File {
         warnings.push(format!(
-            "the stream `{name}` has one replica, and the server fsyncs only from time to time: a power cut loses what \
-             was acked since"
+            "the stream `{name}` has one replica, and the server fsyncs only periodically: a power cut loses \
+             messages acked since the last fsync"
         ));
     }
     Ok(warnings)

@@ -38,15 +38,15 @@ async fn check_over(
     rabbitmq_destination(&channel, exchange, key).await.map_err(CheckError::Unreachable)?;
     if !exchange.is_empty() {
         return Ok(vec![format!(
-            "the queues behind the exchange `{exchange}` cannot be checked: make sure that none has x-max-length with \
-             drop-head"
+            "cannot check the queues behind the exchange `{exchange}`: make sure that none has x-max-length \
+             with drop-head"
         )]);
     }
     match rabbitmq_arguments(connection, key).await {
         Ok(arguments) => judge(key, &arguments, config.dropping_loses_messages).map_err(CheckError::Refused),
         Err(why) => Ok(vec![format!(
-            "the arguments of the queue `{key}` cannot be seen by `{}`: {why}. Make sure that it is durable and has no \
-             x-max-length with drop-head",
+            "`{}` cannot read the arguments of the queue `{key}`: {why}. Make sure that the queue is durable and has \
+             no x-max-length with drop-head",
             config.username
         )]),
     }
@@ -79,7 +79,7 @@ fn judge(queue: &str, arguments: &RabbitmqArguments, drop_accepted: bool) -> Res
     for (name, what) in [
         ("x-message-ttl", "messages that wait longer (ms) are dropped"),
         ("x-expires", "the queue is deleted after this time without use (ms)"),
-        ("auto_delete", "the queue is deleted when its last consumer goes"),
+        ("auto_delete", "the queue is deleted with its last consumer"),
     ] {
         if let Some(value) = arguments.get(name) {
             warnings.push(format!("the queue `{queue}` has {name}={value}: {what}"));

@@ -11,10 +11,12 @@ pub(super) async fn check(
     create: bool,
 ) -> Result<Vec<String>, CheckError> {
     let mut warnings = match text(link, cmd("INFO").arg("everything")).await? {
-        Some(info) => judge(&info).map_err(|why| CheckError::Refused(format!("Redis {}: {why}", link.address())))?,
+        Some(info) => {
+            judge(&info).map_err(|why| CheckError::Refused(format!("Redis {}: {why}", link.address())))?
+        }
         None => vec![
-            "this user may not ask for INFO: see to it that it is a master with maxmemory-policy noeviction and \
-             appendonly, or allow +info"
+            "this user lacks the command INFO: make sure that the Redis is a master with maxmemory-policy \
+             noeviction and appendonly, or allow +info"
                 .to_owned(),
         ],
     };
@@ -23,7 +25,7 @@ pub(super) async fn check(
         check_key(key).map_err(CheckError::Refused)?;
         let Some(found) = text(link, cmd("TYPE").arg(key)).await? else {
             warnings.push(format!(
-                "this user may not read the TYPE of `{key}`: make sure that the key is a {wanted}"
+                "this user lacks the command TYPE for `{key}`: make sure that the key is a {wanted}"
             ));
             return Ok(warnings);
         };

@@ -56,7 +56,7 @@ impl Section for WebhookConfig {
         let rest = self.url.strip_prefix("https://").or_else(|| self.url.strip_prefix("http://"));
         let host = rest.map_or("", |rest| rest.split('/').next().unwrap_or_default());
         if host.is_empty() || host.contains('@') || self.url.contains(char::is_whitespace) {
-            at.refuse("url", "expected \"https://host/path\", and secrets in keys of their own");
+            at.refuse("url", "expected \"https://host/path\"; secrets have their own keys");
         } else if self.url.contains(['?', '#']) {
             at.refuse("url", "the URL must have no query and no fragment: paths of routes are appended");
         }

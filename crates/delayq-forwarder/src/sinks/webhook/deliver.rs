@@ -70,7 +70,7 @@ impl WebhookSink {
                 let (reason, retry_after) = (reason.clone(), *retry_after);
                 Outcome::Unavailable { reason, retry_after, blame: Blame::Destination }
             }
-            Some(_) => Outcome::unsent("not posted: another message had no answer"),
+            Some(_) => Outcome::unsent("not posted: no reply to an earlier message"),
             None => Outcome::unsent(format!("not posted: no connection was free within {:?}", self.deadline)),
         }
     }

@@ -20,10 +20,10 @@ pub(super) fn url(base: &Url, destination: &str) -> Result<Url, String> {
     }
     let path = destination.trim_start_matches('/');
     if !path.split('/').all(stays) {
-        return Err(refusal("a segment leads out of the base, or hides a slash"));
+        return Err(refusal("a segment leaves the base, or contains an encoded slash"));
     }
     let joined = format!("{}/{path}", base.as_str().trim_end_matches('/'));
-    let url = Url::parse(&joined).map_err(|_| refusal("it makes no URL"))?;
+    let url = Url::parse(&joined).map_err(|_| refusal("the result is not a URL"))?;
     let within = url.origin() == base.origin() && is_below(base, &url);
     if within { Ok(url) } else { Err(refusal("it leaves it")) }
 }

@@ -153,7 +153,7 @@ async fn consumers_beyond_the_limit_are_refused() {
         refused
     };
     let (_, refused) = tokio::join!(waiting, refused);
-    assert_eq!(refused, json!({ "error": "too many consumers wait" }));
+    assert_eq!(refused, json!({ "error": "too many consumers are waiting" }));
 }
 
 #[tokio::test]

@@ -129,5 +129,5 @@ impl<'a> Confirms<'a> {
 }
 
 fn unroutable(back: &BasicReturnMessage) -> Outcome {
-    Outcome::failed(format!("no queue takes it: {} {}", back.reply_code, back.reply_text))
+    Outcome::failed(format!("no queue accepts the message: {} {}", back.reply_code, back.reply_text))
 }

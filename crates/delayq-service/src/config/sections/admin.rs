@@ -30,8 +30,7 @@ impl Section for AdminConfig {
         if !self.advertise.is_empty() && !is_host(&self.advertise) {
             at.refuse(
                 "advertise",
-                "expected a host name or IP address that other hosts can reach, without a \
-                                    port",
+                "expected a host name or IP address that other hosts can reach, without a port",
             );
         }
     }

@@ -133,17 +133,17 @@ impl FindingKind {
     /// Returns the remedy that `repair` applies.
     pub const fn remedy(self) -> &'static str {
         match self {
-            Self::NoPlace => "put it where its due time asks for it",
-            Self::NoLease => "give it a lease that runs out",
-            Self::NoDeadEntry => "list it among the dead letters",
-            Self::NoMarkerEntry => "forget it in time",
+            Self::NoPlace => "put it back under its due time",
+            Self::NoLease => "give it a lease that expires",
+            Self::NoDeadEntry => "list it as a dead letter",
+            Self::NoMarkerEntry => "forget it when its time comes",
             Self::NoGroupEntry => "list it in its group",
-            Self::NoExpiryEntry => "let it expire in time",
+            Self::NoExpiryEntry => "let it expire when its time comes",
             Self::Malformed => "move it to the dead letters",
             Self::StaleEntry => "remove the entry",
             Self::NoAlarm => "set the alarm",
-            Self::NoShiftEnd => "let the shift be forgotten within an hour",
-            Self::WrongType => "nothing: DEL or restore the key by hand",
+            Self::NoShiftEnd => "forget the shift within an hour",
+            Self::WrongType => "none: DEL or restore the key by hand",
         }
     }
 }
@@ -205,7 +205,7 @@ impl Drift {
 impl fmt::Display for Drift {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { shard, topic, counter, says, is } = self;
-        write!(f, "{counter} of {topic} in shard {shard} is {says}, not {is}")
+        write!(f, "{counter} of {topic} in shard {shard} is {says}, but should be {is}")
     }
 }
 

@@ -93,7 +93,7 @@ impl PacedCalls {
         name: &str,
         command: &Cmd,
     ) -> Result<T, Error> {
-        let odd = |error| Error::Unfit(format!("{name} answers what no Redis answers: {error}"));
+        let odd = |error| Error::Unfit(format!("unexpected reply to {name}: {error}"));
         redis::from_redis_value(self.run(shard, command).await?).map_err(odd)
     }
 

@@ -86,7 +86,7 @@ impl PacedCalls {
                 Ok(reply) => reply,
             };
             let entries: Vec<Vec<u8>> = from_redis_value(reply)
-                .map_err(|error| Error::Unfit(format!("LRANGE answers what no Redis answers: {error}")))?;
+                .map_err(|error| Error::Unfit(format!("unexpected reply to LRANGE: {error}")))?;
             for entry in entries.iter().filter(|entry| entry.len() > 7) {
                 members.remove(&entry[..entry.len() - 7]);
             }

@@ -134,6 +134,6 @@ fn if_sorted_set<T: FromRedisValue + Default>(answer: Result<Value, Error>) -> R
     match answer {
         Err(error) if error.is_wrong_type() => Ok(T::default()),
         answer => from_redis_value(answer?)
-            .map_err(|error| Error::Unfit(format!("ZRANGE answers what no Redis answers: {error}"))),
+            .map_err(|error| Error::Unfit(format!("unexpected reply to ZRANGE: {error}"))),
     }
 }

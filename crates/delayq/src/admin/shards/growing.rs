@@ -82,7 +82,7 @@ impl ShardsAdmin<'_> {
         let next = ShardId::new(known.shards().get());
         let calls = &self.admin.client.calls;
         let begun = match calls.nodes().has_node(next) {
-            true => calls.shard_layouts(&[next]).await.pop().expect("one answer for one shard")?,
+            true => calls.shard_layouts(&[next]).await.pop().expect("each shard has one answer")?,
             // The map ends with the last shard of the deployment.
             false => None,
         };
@@ -117,7 +117,9 @@ impl ShardsAdmin<'_> {
         self.admin.identify().await?;
         match self.look_at_layouts().await? {
             (known, found) if found.iter().all(|found| found.layout == known) => Ok(report),
-            _ => Err(Error::Growth("not every shard has followed: repeat it".to_owned())),
+            _ => {
+                Err(Error::Growth("some shards do not know the new count yet: repeat the growth".to_owned()))
+            }
         }
     }
 
@@ -188,7 +190,7 @@ impl ShardsAdmin<'_> {
     async fn settings_for(self, target: &Layout) -> Result<Vec<(Topic, TopicSettings)>, Error> {
         let first = ShardId::new(0);
         let layouts = self.admin.client.calls.shard_layouts(&[first]).await;
-        let layout = layouts.into_iter().next().expect("one answer for one shard")?;
+        let layout = layouts.into_iter().next().expect("each shard has one answer")?;
         let has = layout.ok_or(Error::Uninitialised(first))?.layout.shards();
         let part = f64::from(has.get()) / f64::from(target.shards().get());
         let mut all = Vec::new();
@@ -215,7 +217,7 @@ fn target(found: &Found<'_>, to: ShardCount) -> Result<Layout, String> {
     if let Some(begun) = begun {
         return match begun {
             begun if !begun.continues(known) => {
-                Err(format!("shard {now} is there already, and of shard counts {begun}, not of {known}"))
+                Err(format!("shard {now} already exists with shard counts {begun} instead of {known}"))
             }
             begun if begun.shards() != to => Err(unfinished(begun.shards())),
             begun => Ok((*begun).clone()),
@@ -229,11 +231,11 @@ fn target(found: &Found<'_>, to: ShardCount) -> Result<Layout, String> {
     }
     known
         .grown_to(to)
-        .ok_or_else(|| format!("there are {now} shards already, and their number never decreases"))
+        .ok_or_else(|| format!("there are already {now} shards, and the shard count can only grow"))
 }
 
 fn unfinished(to: ShardCount) -> String {
-    format!("a growth to {to} shards has begun and is not through: finish it first, by growing to {to}")
+    format!("a growth to {to} shards is unfinished: finish it first, by growing to {to}")
 }
 
 #[cfg(test)]
@@ -249,11 +251,11 @@ mod tests {
             ("64,128", None, true, 128, Ok("64,128")),
             ("64", Some("64,128"), false, 128, Ok("64,128")),
             ("64,128", Some("64,128,256"), false, 256, Ok("64,128,256")),
-            ("64", None, false, 32, Err("never decreases")),
+            ("64", None, false, 32, Err("can only grow")),
             ("64,128", None, true, 256, Err("finish it first, by growing to 128")),
             ("64", Some("64,128"), false, 96, Err("finish it first, by growing to 128")),
             ("64", Some("64,128"), false, 64, Err("finish it first, by growing to 128")),
-            ("64", Some("96,128"), false, 128, Err("not of 64")),
+            ("64", Some("96,128"), false, 128, Err("instead of 64")),
         ] {
             let (known, begun) = (layout(known), begun.map(layout));
             let found = Found { known: &known, begun: begun.as_ref(), behind };

@@ -81,7 +81,7 @@ impl ShardsAdmin<'_> {
         let calls = &self.admin.client.calls;
         if calls.nodes().map().is_none() {
             return Err(Error::Move(
-                "one Redis keeps the deployment: write it as [[redis.nodes]] first".to_owned(),
+                "the deployment has one Redis: configure it as [[redis.nodes]] first".to_owned(),
             ));
         }
         let all: Vec<ShardId> = calls.layout().await?.shards().shards().collect();
@@ -127,7 +127,7 @@ impl ShardsAdmin<'_> {
             // comes.
             Err(error) if is_replica => {
                 self.give_back(&from, &self.records_of(&old, &all_of(&left)).await?).await?;
-                return Err(Error::Move(format!("taken back, because node {to} does not follow: {error}")));
+                return Err(Error::Move(format!("undone, because node {to} does not follow: {error}")));
             }
             Err(error) => return Err(error),
         };
@@ -159,9 +159,9 @@ impl ShardsAdmin<'_> {
             }
         }
         match shards.iter().find(|shard| records.keepers(**shard).contains(&from)) {
-            Some(shard) => {
-                Err(Error::Move(format!("node {from} serves shard {shard} already: it cannot be taken back")))
-            }
+            Some(shard) => Err(Error::Move(format!(
+                "node {from} already serves shard {shard}: the move cannot be undone"
+            ))),
             None => Ok(back),
         }
     }
@@ -225,14 +225,14 @@ impl ShardsAdmin<'_> {
 
     fn node(self, name: &NodeName) -> Result<Arc<Link>, Error> {
         let link = self.admin.client.calls.nodes().named(name);
-        link.map(Arc::clone).ok_or_else(|| Error::Move(format!("[[redis.nodes]] names no node {name}")))
+        link.map(Arc::clone).ok_or_else(|| Error::Move(format!("no node {name} in [[redis.nodes]]")))
     }
 
     /// Reads the records of every shard, at each node.
     async fn records(self) -> Result<Records, Error> {
         let calls = &self.admin.client.calls;
         if calls.nodes().map().is_none() {
-            return Err(Error::Move("they do between nodes of [[redis.nodes]] alone".to_owned()));
+            return Err(Error::Move("shards move only between nodes of [[redis.nodes]]".to_owned()));
         }
         let all: Vec<ShardId> = calls.layout().await?.shards().shards().collect();
         let mut records = Records::default();
@@ -295,7 +295,7 @@ impl ShardsAdmin<'_> {
                 Ok(copies) if copies == fences => return Ok(fences),
                 _ if began.elapsed() < CATCH_UP => tokio::time::sleep(AGAIN).await,
                 Ok(_) => {
-                    let why = format!("it does not have the newest copy of the shards within {CATCH_UP:?}");
+                    let why = format!("the replica did not catch up within {CATCH_UP:?}");
                     return Err(Error::Move(why));
                 }
                 Err(error) => return Err(error),
@@ -340,7 +340,7 @@ fn is_recorded(shard: ShardId, reply: Result<delayq_core::reply::Value, Error>) 
     match deployment::read_recorded(reply?)? {
         Recorded::Moved | Recorded::Exists => Ok(()),
         Recorded::Differs(layout) => Err(Error::Move(format!(
-            "shard {shard} has layout {layout} by now: somebody else moves it; repeat it"
+            "shard {shard} now has layout {layout}, so another move is running: repeat the command"
         ))),
     }
 }

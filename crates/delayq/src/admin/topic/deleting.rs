@@ -7,7 +7,7 @@ use delayq_core::verbs::forget::{self, Forgotten};
 
 /// The result of deleting a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "a topic that holds a message is kept"]
+#[must_use = "a topic with messages is not deleted"]
 pub enum TopicDeletion {
     /// The topic and the policy are deleted.
     Deleted,

@@ -47,7 +47,7 @@ impl TopicAdmin<'_> {
     /// Redis cannot be used, or the edges do not ascend.
     pub async fn horizon(self, edges: &[UnixMillis]) -> Result<Horizon, Error> {
         if edges.len() < 2 || !edges.is_sorted_by(|one, other| one < other) {
-            return Err(Error::Deployment("the edges of intervals must ascend".to_owned()));
+            return Err(Error::Deployment("interval edges must ascend".to_owned()));
         }
         self.admin.client.calls.layout().await?;
         let pieces = pieces(edges);

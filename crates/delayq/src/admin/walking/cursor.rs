@@ -60,7 +60,7 @@ impl FromStr for WalkCursor {
             }),
             _ => None,
         };
-        parsed.ok_or_else(|| format!("{text:?} is not where a walk continues"))
+        parsed.ok_or_else(|| format!("{text:?} is not a cursor of a walk"))
     }
 }
 

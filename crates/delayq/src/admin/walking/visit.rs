@@ -80,7 +80,7 @@ pub(super) async fn state_of(admin: &Admin, link: &Link) -> Result<String, Error
     let info: String = link.query("INFO", &redis::cmd("INFO")).await?;
     let run_id = field(&info, "run_id");
     if run_id.is_empty() {
-        return Err(Error::Unfit("INFO names no run_id".to_owned()));
+        return Err(Error::Unfit("no run_id in the reply to INFO".to_owned()));
     }
     let process = [run_id, field(&info, "master_replid")].join("/");
     if !admin.nodes().is_cluster() {

@@ -1,6 +1,6 @@
 //! Following one sentinel, with a question at each doubt, after each reported failover, and at regular intervals.
 
-use super::board::Board;
+use super::election::Election;
 use super::views::{Said, SentinelFacts};
 use crate::link::node::Node;
 use crate::link::settings::LinkSettings;
@@ -36,7 +36,7 @@ pub(super) struct Following {
     index: usize,
     node: Node,
     settings: LinkSettings,
-    board: Arc<Board>,
+    election: Arc<Election>,
     rounds: watch::Receiver<u64>,
 }
 
@@ -49,9 +49,9 @@ enum News {
 // === impl Following ===
 
 impl Following {
-    pub(super) fn new(index: usize, node: Node, settings: LinkSettings, board: Arc<Board>) -> Self {
-        let rounds = board.rounds();
-        Self { index, node, settings, board, rounds }
+    pub(super) fn new(index: usize, node: Node, settings: LinkSettings, election: Arc<Election>) -> Self {
+        let rounds = election.rounds();
+        Self { index, node, settings, election, rounds }
     }
 
     pub(super) async fn run(mut self) {
@@ -62,7 +62,7 @@ impl Following {
                 Ok(never) => match never {},
             };
             // Questions raised meanwhile went into the broken connection.
-            self.board.note(self.index, self.board.round(), Err(why));
+            self.election.note(self.index, self.election.round(), Err(why));
             sleep(ASK_PAUSE).await;
             let _ = timeout(RECONNECT_AFTER.mul_f64(1.0 + fastrand::f64()), self.rounds.changed()).await;
         }
@@ -72,15 +72,14 @@ impl Following {
     async fn connected(&mut self) -> Result<std::convert::Infallible, String> {
         let (notify, mut notified) = mpsc::unbounded_channel();
         let connect = self.connect(notify);
-        let mut connection = timeout(self.settings.connect_timeout, connect)
-            .await
-            .map_err(|_| "it does not answer".to_owned())??;
+        let mut connection =
+            timeout(self.settings.connect_timeout, connect).await.map_err(|_| "no reply".to_owned())??;
         loop {
             let round = *self.rounds.borrow_and_update();
             let said = timeout(self.settings.connect_timeout, self.ask(&mut connection))
                 .await
-                .map_err(|_| "it does not answer".to_owned())??;
-            self.board.note(self.index, round, said);
+                .map_err(|_| "no reply".to_owned())??;
+            self.election.note(self.index, round, said);
             sleep(ASK_PAUSE).await;
             tokio::select! {
                 news = notified.recv() => if news != Some(News::Failover) {
@@ -119,7 +118,7 @@ impl Following {
 
     /// An error means that the connection is unusable.
     async fn ask(&self, connection: &mut MultiplexedConnection) -> Result<Result<Said, String>, String> {
-        let service = self.board.service();
+        let service = self.election.service();
         let mut questions = redis::Pipeline::with_capacity(2);
         // While the sentinel leads a failover, only the first command names the new master, and the second its epoch.
         questions.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(service);
@@ -127,7 +126,7 @@ impl Following {
         type Answers = (Option<(String, u16)>, HashMap<String, String>);
         match questions.query_async::<Answers>(connection).await {
             Ok((Some((host, port)), fields)) => Ok(Ok(read(Node::new(host, port), &fields))),
-            Ok((None, _)) => Ok(Err(format!("it knows no master {service}"))),
+            Ok((None, _)) => Ok(Err(format!("no master named {service}"))),
             Err(error) if error.code() == Some("ERR") => {
                 Ok(Err(format!("{} (SENTINEL MASTER {service})", said_by(&error))))
             }

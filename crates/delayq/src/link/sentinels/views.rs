@@ -54,7 +54,7 @@ pub(super) enum Answered {
 
 impl View {
     pub(super) fn new(node: Node) -> Self {
-        Self { node, round: 0, news: Err("it has not answered yet".to_owned()) }
+        Self { node, round: 0, news: Err("no reply yet".to_owned()) }
     }
 }
 

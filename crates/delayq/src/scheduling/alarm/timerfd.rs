@@ -22,7 +22,7 @@ impl Bell {
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
         #[allow(
             deprecated,
-            reason = "its unsafe successor asks for what an OwnedFd has: a file open while it lives"
+            reason = "the unsafe replacement requires an open file descriptor, which an OwnedFd guarantees"
         )]
         let timer = AsyncFd::new(timer)?;
         Ok(Self { timer, set: None })

@@ -1,6 +1,6 @@
 //! Asking the nodes of a cluster for the slot map.
 
-use super::board::Board;
+use super::known_slots::KnownSlots;
 use super::slot_map::SlotMap;
 use crate::error::Error;
 use crate::link::{Link, Node};
@@ -27,7 +27,7 @@ pub(super) const PATIENCE: Duration = Duration::from_millis(250);
 const AT_ONCE: usize = 3;
 
 pub(super) struct Asking {
-    board: Arc<Board>,
+    slots: Arc<KnownSlots>,
     rounds: watch::Receiver<u64>,
     links: BTreeMap<Node, Link>,
 }
@@ -40,18 +40,18 @@ type Said = (u64, SlotMap);
 // === impl Asking ===
 
 impl Asking {
-    pub(super) fn new(board: Arc<Board>) -> Self {
-        let rounds = board.round.subscribe();
-        Self { board, rounds, links: BTreeMap::new() }
+    pub(super) fn new(slots: Arc<KnownSlots>) -> Self {
+        let rounds = slots.round.subscribe();
+        Self { slots, rounds, links: BTreeMap::new() }
     }
 
     pub(super) async fn run(mut self) {
-        let (mut views, mut pause) = (self.board.views(), PAUSE);
+        let (mut views, mut pause) = (self.slots.views(), PAUSE);
         loop {
             let round = *self.rounds.borrow_and_update();
             let before = views.borrow().version;
             let found = self.ask().await;
-            self.board.note(round, found);
+            self.slots.note(round, found);
             let version = views.borrow_and_update().version;
             sleep(PAUSE).await;
             // A node that redirects a slot has news, and the other nodes may have more.
@@ -74,7 +74,7 @@ impl Asking {
         self.links.retain(|node, _| candidates.contains(node));
         for some in candidates.chunks(AT_ONCE) {
             for node in some {
-                let link = || self.board.link(node, false);
+                let link = || self.slots.link(node, false);
                 self.links.entry(node.clone()).or_insert_with(link);
             }
             match latest(some.iter().map(|node| (node, &self.links[node]))).await {
@@ -82,16 +82,16 @@ impl Asking {
                 Err(some) => whys.extend(some),
             }
         }
-        Err(none_says(self.board.settings().address(), &whys))
+        Err(none_says(self.slots.settings().address(), &whys))
     }
 
     /// The masters in random order, then the nodes of the URL.
     fn candidates(&self) -> Vec<Node> {
-        let map = self.board.view.borrow().map.clone();
+        let map = self.slots.view.borrow().map.clone();
         let mut masters: Vec<Node> = map.iter().flat_map(|map| map.masters()).cloned().collect();
         fastrand::shuffle(&mut masters);
         let mut known = BTreeSet::new();
-        let all = masters.into_iter().chain(self.board.url.nodes.iter().cloned());
+        let all = masters.into_iter().chain(self.slots.url.nodes.iter().cloned());
         all.filter(|node| known.insert(node.clone())).collect()
     }
 }
@@ -127,7 +127,7 @@ async fn said_by(node: &Node, link: &Link) -> Result<Said, Error> {
     let map = SlotMap::read(slots, node).map_err(Error::Unfit)?;
     match map.masters() {
         [] => {
-            let why = "it is of a cluster in which no node has a slot".to_owned();
+            let why = "it is of a cluster without slots".to_owned();
             Err(Error::Unreachable { address: node.to_string(), why })
         }
         _ => Ok((epoch.unwrap_or(0), map)),
@@ -145,7 +145,7 @@ fn none_says(address: String, whys: &[Why]) -> Error {
     let is_denied = |(_, error): &Why| matches!(error, Error::Redis { code, .. } if code == "NOPERM");
     let advice = match whys.iter().any(is_denied) {
         true => "allow it in the ACL (delayq acl print shows all)",
-        false => "a Redis that is no cluster is named by redis://",
+        false => "if this Redis is not of a cluster, write redis://",
     };
     Error::Unfit(format!("{why}: {advice}"))
 }

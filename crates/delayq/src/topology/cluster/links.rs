@@ -1,7 +1,7 @@
 //! The connections of one client to the masters of a Redis Cluster.
 
 use super::Cluster;
-use super::board::Board;
+use super::known_slots::KnownSlots;
 use crate::error::Error;
 use crate::link::{Link, Node};
 use crate::topology::grouped::Grouped;
@@ -27,15 +27,15 @@ impl ClusterLinks {
         Self::new(Arc::clone(&self.cluster))
     }
 
-    pub(crate) fn board(&self) -> &Arc<Board> {
-        self.cluster.board()
+    pub(crate) fn slots(&self) -> &Arc<KnownSlots> {
+        self.cluster.slots()
     }
 
     /// If the map is unknown, the cluster is asked once for all slots, for at most `within`.
     pub(crate) async fn group(&self, slots: &[u16], within: Duration) -> Grouped {
         let late = |_| {
-            let why = format!("no node says within {within:?} who has which slot");
-            Err(Error::Unreachable { address: self.board().settings().address(), why })
+            let why = format!("no node gave the slots within {within:?}");
+            Err(Error::Unreachable { address: self.slots().settings().address(), why })
         };
         let map = match timeout(within, Box::pin(self.cluster.map())).await.unwrap_or_else(late) {
             Ok(map) => map,
@@ -55,8 +55,8 @@ impl ClusterLinks {
     }
 
     fn nobodys(&self, slot: u16) -> Error {
-        self.board().doubt();
-        let detail = format!("no node of {} has slot {slot}", self.board().settings().address());
+        self.slots().doubt();
+        let detail = format!("no node of {} has slot {slot}", self.slots().settings().address());
         Error::Redis { code: "CLUSTERDOWN".to_owned(), detail }
     }
 
@@ -67,13 +67,13 @@ impl ClusterLinks {
 
     /// A new connection drops the connections to nodes that are gone.
     fn link(&self, node: &Node) -> Arc<Link> {
-        let mut links = self.links.lock().expect("nothing panics while it holds the connections");
+        let mut links = self.links.lock().expect("no code panics while holding the lock");
         if let Some(link) = links.get(node) {
             return Arc::clone(link);
         }
-        let view = self.board().views().borrow().clone();
+        let view = self.slots().views().borrow().clone();
         links.retain(|node, _| view.map.as_ref().is_none_or(|map| map.masters().contains(node)));
-        let link = Arc::new(self.board().link(node, true));
+        let link = Arc::new(self.slots().link(node, true));
         links.insert(node.clone(), Arc::clone(&link));
         link
     }

@@ -24,9 +24,9 @@ impl SlotMap {
         let mut owned = Vec::new();
         for range in ranges {
             let [first, last, master, ..] = &range[..] else {
-                return Err(format!("CLUSTER SLOTS answers what no Redis answers: {range:?}"));
+                return Err(format!("unexpected reply to CLUSTER SLOTS: {range:?}"));
             };
-            let odd = |error| format!("CLUSTER SLOTS answers what no Redis answers: {error}");
+            let odd = |error| format!("unexpected reply to CLUSTER SLOTS: {error}");
             let (first, last): (u16, u16) =
                 from_redis_value(Value::Array(vec![first.clone(), last.clone()])).map_err(odd)?;
             let master: Vec<Value> = from_redis_value(master.clone()).map_err(odd)?;
@@ -39,7 +39,7 @@ impl SlotMap {
                 Some(host) => host,
             };
             if first > last || last >= SLOTS {
-                return Err(format!("CLUSTER SLOTS names the slots {first} to {last}"));
+                return Err(format!("unexpected reply to CLUSTER SLOTS: slots {first} to {last}"));
             }
             let port = from_redis_value(port.clone()).map_err(odd)?;
             owned.push((first..=last, Node::new(host, port)));

@@ -45,8 +45,8 @@ impl Sink for RedisListSink {
         let mut warnings = check::check(&self.link, destination, "list", true).await?;
         if self.config.element == Element::Payload {
             warnings.push(
-                "element = \"payload\" carries no id: a consumer cannot recognise a message that is delivered twice \
-                 after a fault"
+                "element = \"payload\" carries no id: a consumer cannot detect a message that is delivered \
+                 twice after a fault"
                     .to_owned(),
             );
         }

@@ -52,11 +52,10 @@ impl Section for RedisStreamConfig {
             at.refuse("payload_field", "a field needs a name");
         }
         match (self.max_len, self.trimming_loses_messages) {
-            (Some(0), _) => at.refuse("max_len", "a stream of length 0 holds nothing"),
+            (Some(0), _) => at.refuse("max_len", "a stream of length 0 keeps no message"),
             (Some(_), false) => at.contradiction(
                 &["max_len", "trimming_loses_messages"],
-                "MAXLEN discards entries that nobody has read yet; leave it out, or set \
-                 trimming_loses_messages = true",
+                "MAXLEN discards unread entries: omit max_len, or set trimming_loses_messages = true",
             ),
             _ => {}
         }

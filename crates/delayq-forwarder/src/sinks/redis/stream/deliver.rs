@@ -34,8 +34,7 @@ impl Sink for RedisStreamSink {
     async fn check(&self, destination: Option<&str>) -> Result<Vec<String>, CheckError> {
         let mut warnings = check::check(&self.link, destination, "stream", self.config.create).await?;
         if let Some(length) = self.config.max_len {
-            warnings
-                .push(format!("max_len = {length} discards entries that nobody has read yet, as configured"));
+            warnings.push(format!("max_len = {length} discards unread entries, as configured"));
         }
         Ok(warnings)
     }

@@ -65,7 +65,7 @@ pub(super) fn plan(records: &Records, shards: &BTreeSet<ShardId>, to: &NodeName)
     let mut planned = Planned { from: None, left: BTreeSet::new(), to_fence: BTreeSet::new() };
     for &shard in shards {
         if records.is_unnamed(shard) {
-            return Err(format!("shard {shard} records no node yet: first delayq shards name"));
+            return Err(format!("shard {shard} records no node yet: run delayq shards name first"));
         }
         let from = match (&records.keepers(shard)[..], records.fenced(shard, to)) {
             ([at], _) if *at == to => continue,
@@ -74,11 +74,11 @@ pub(super) fn plan(records: &Records, shards: &BTreeSet<ShardId>, to: &NodeName)
                 *at
             }
             ([], Some(at)) => at,
-            ([], None) => return Err(format!("no node of [[redis.nodes]] has shard {shard}")),
+            ([], None) => return Err(format!("shard {shard} is on no node of [[redis.nodes]]")),
             ([one, other, ..], _) => {
                 return Err(format!(
-                    "shard {shard} is recorded as kept by node {one} and by node {other}: one of them lost its last \
-                     writes; see what each has, and stop the other one"
+                    "shard {shard} is recorded on node {one} and on node {other}: one of the two lost its \
+                     last writes; compare both, and stop that one"
                 ));
             }
         };
@@ -86,7 +86,7 @@ pub(super) fn plan(records: &Records, shards: &BTreeSet<ShardId>, to: &NodeName)
         match &planned.from {
             Some(other) if other != from => {
                 return Err(format!(
-                    "they are at the nodes {other} and {from}: move those of one node at a time"
+                    "the shards are on nodes {other} and {from}: move the shards of one node at a time"
                 ));
             }
             _ => planned.from = Some(from.clone()),
@@ -122,10 +122,10 @@ mod tests {
             (&[("a", &[">b:1", ">b:1"]), ("b", &[">b:1", ">b:1"])], Ok((Some("a"), vec![0, 1], vec![]))),
             (&[("a", &[">b:1", ">b:1"]), ("b", &["@b", ">b:1"])], Ok((Some("a"), vec![1], vec![]))),
             (&[("a", &[">b:1", ">b:1"]), ("b", &["@b", "@b"])], Ok((None, vec![], vec![]))),
-            (&[("a", &["@a", "@a"]), ("b", &["@b", "@b"])], Err("kept by node a and by node b")),
-            (&[("a", &["@a", ">c"]), ("c", &["-", "@c"]), ("b", &["-", "-"])], Err("the nodes a and c")),
-            (&[("a", &["", ""]), ("b", &["", ""])], Err("first delayq shards name")),
-            (&[("a", &["-", "-"]), ("b", &["-", "-"])], Err("has shard 0")),
+            (&[("a", &["@a", "@a"]), ("b", &["@b", "@b"])], Err("recorded on node a and on node b")),
+            (&[("a", &["@a", ">c"]), ("c", &["-", "@c"]), ("b", &["-", "-"])], Err("nodes a and c")),
+            (&[("a", &["", ""]), ("b", &["", ""])], Err("run delayq shards name first")),
+            (&[("a", &["-", "-"]), ("b", &["-", "-"])], Err("shard 0 is on no node")),
         ] {
             let planned = plan(&of(nodes), &shards, &"b".parse().unwrap());
             match (planned, expected) {

@@ -30,16 +30,19 @@ impl Replication {
     fn objection(&self, old: &Self) -> Option<&'static str> {
         let same = |name| self.0.get(name) == old.0.get(name);
         Some(match () {
-            () if old.is_replica() => "the node that has them is a replica itself",
-            () if !self.is_replica() => "is no replica of it (REPLICAOF; that empties it)",
+            () if old.is_replica() => "the node with the shards is itself a replica",
+            () if !self.is_replica() => {
+                "is not a replica of that node (REPLICAOF makes it one, and deletes \
+                 its data)"
+            }
             () if !same("master_replid") => "is a replica of another Redis",
-            () if !self.says("slave_read_only", "1") => "takes writes as a replica (replica-read-only)",
+            () if !self.says("slave_read_only", "1") => "accepts writes as a replica (set replica-read-only)",
             () if !self.says("master_link_status", "up") => {
-                "has lost the connection to it, or is not through copying"
+                "has lost the connection to that node, or is still copying"
             }
             () if !same("aof_enabled") => "differs in appendonly",
             () if !self.says("maxmemory_policy", "noeviction") => {
-                "has another maxmemory-policy than noeviction"
+                "has a maxmemory-policy other than noeviction"
             }
             () => return None,
         })
@@ -58,15 +61,16 @@ pub(super) async fn check(
     for (link, name) in [(old, from), (new, to)] {
         if link.sentinels().await.is_some() {
             return Err(Error::Move(format!(
-                "node {name} is named by sentinels, which would make node {to} a replica again: write its own address \
-                 while shards move, and have no sentinel watch it (SENTINEL REMOVE)"
+                "node {name} is watched by sentinels, which would make node {to} a replica again: while \
+                 shards move, configure the node's own address, and remove it from the sentinels (SENTINEL \
+                 REMOVE)"
             )));
         }
     }
     let (of_old, of_new) = (Replication::of(old).await?, Replication::of(new).await?);
     match of_new.objection(&of_old) {
         Some(why) if begins || of_new.is_replica() => {
-            Err(Error::Move(format!("node {to}, seen from node {from}: it {why}")))
+            Err(Error::Move(format!("node {to}, seen from node {from}: {why}")))
         }
         _ if of_new.is_replica() => try_promotion(new, &of_new, to).await.map(|()| true),
         _ => Ok(false),
@@ -80,7 +84,7 @@ async fn try_promotion(new: &Link, of_new: &Replication, to: &NodeName) -> Resul
         ["master_host", "master_port"].map(|name| of_new.0.get(name).cloned().unwrap_or_default());
     match new.run(redis::cmd("REPLICAOF").arg(host).arg(port)).await {
         Err(Error::Redis { code, detail }) if code == "NOPERM" => {
-            Err(Error::Move(format!("node {to} is to be promoted: {detail}: allow +replicaof there")))
+            Err(Error::Move(format!("node {to} cannot be promoted: {detail}: allow +replicaof there")))
         }
         answer => answer.map(drop),
     }

@@ -2,9 +2,9 @@
 //! to other nodes.
 //!
 //! ```text
-//! closed ── a write ends without an answer ──► open: writes fail or are spooled ── the node answers a probe ──► closed
+//! answering ── a write ends without an answer ──► silent: writes fail or are spooled ── a probe is answered ──► answering
 //! ```
-//! Each node has a separate circuit: a silent node proves nothing about other nodes. The probes are sent in the
+//! Each node is watched separately: a silent node proves nothing about other nodes. The probes are sent in the
 //! background, so no caller waits for a probe.
 
 use crate::calls::Calls;
@@ -19,14 +19,14 @@ use std::time::Duration;
 /// The pause between two probes, and so the maximum time that writes still go to the spool after Redis answers again.
 const REST: Duration = Duration::from_millis(100);
 
-const NOT_SENT: &str = "known to be silent, and nothing was sent";
+const NOT_SENT: &str = "nothing was sent, because Redis is silent";
 
-/// The circuits of a producer. Cheap to clone: all clones share the same circuits.
+/// The silent nodes of a producer. Cheap to clone: all clones share the same nodes.
 #[derive(Clone)]
-pub(crate) struct Circuit {
+pub(crate) struct Silence {
     calls: Calls,
     /// True if there is an alternative to waiting: a spool, or another node.
-    opens: bool,
+    spares_waits: bool,
     state: Arc<SharedErrors>,
 }
 
@@ -38,17 +38,17 @@ type NodeKey = Option<String>;
 /// All writes of a call see the same state.
 pub(crate) struct Outages<'c> {
     nodes: &'c Nodes,
-    open: Arc<SilentNodes>,
+    silent: Arc<SilentNodes>,
 }
 
-/// Closes a circuit when dropped, even if the probe ends with its runtime: the next write then finds out.
-struct Closing(Weak<SharedErrors>, NodeKey);
+/// Ends a silence when dropped, even if the probe ends with its runtime: the next write then finds out.
+struct Ending(Weak<SharedErrors>, NodeKey);
 
-// === impl Circuit ===
+// === impl Silence ===
 
-impl Circuit {
+impl Silence {
     pub(crate) fn new(calls: Calls, spools: bool) -> Self {
-        Self { opens: spools || calls.nodes().only().is_none(), calls, state: Arc::default() }
+        Self { spares_waits: spools || calls.nodes().only().is_none(), calls, state: Arc::default() }
     }
 
     pub(crate) fn outage(&self, shard: ShardId) -> Option<Error> {
@@ -56,22 +56,22 @@ impl Circuit {
     }
 
     pub(crate) fn outages(&self) -> Outages<'_> {
-        Outages { nodes: self.calls.nodes(), open: Arc::clone(&lock(&self.state)) }
+        Outages { nodes: self.calls.nodes(), silent: Arc::clone(&lock(&self.state)) }
     }
 
-    /// Opens the circuit of a shard's node if a write ended there without an answer.
+    /// Records a shard's node as silent if a write ended there without an answer.
     pub(crate) fn note(&self, shard: ShardId, error: &Error) {
-        if self.opens && error.is_silence() && !is_own(error) {
+        if self.spares_waits && error.is_silence() && !is_own(error) {
             let node = self.calls.nodes().label(shard);
-            if self.open(&node, error) {
-                tracing::warn!(%error, "Redis is silent: nothing is sent to it until it answers a probe");
-                tokio::spawn(probe(self.calls.clone(), shard, Closing(Arc::downgrade(&self.state), node)));
+            if self.begin(&node, error) {
+                tracing::warn!(%error, "Redis is silent: no calls until it answers a probe");
+                tokio::spawn(probe(self.calls.clone(), shard, Ending(Arc::downgrade(&self.state), node)));
             }
         }
     }
 
-    /// True if the circuit was closed before.
-    fn open(&self, node: &NodeKey, error: &Error) -> bool {
+    /// True if the node was not silent before.
+    fn begin(&self, node: &NodeKey, error: &Error) -> bool {
         let mut state = lock(&self.state);
         if state.contains_key(node) {
             return false;
@@ -83,14 +83,14 @@ impl Circuit {
     }
 }
 
-/// Returns true for an error that a circuit made: the circuit may have closed since.
+/// Returns true for an error that was made here: the node may have answered since.
 fn is_own(error: &Error) -> bool {
     matches!(error, Error::Unreachable { why, .. } if why.starts_with(NOT_SENT))
 }
 
 /// Probes through a shard until its node gives any answer, or the producer has ended.
-async fn probe(calls: Calls, shard: ShardId, closing: Closing) {
-    while closing.0.strong_count() > 0 {
+async fn probe(calls: Calls, shard: ShardId, ending: Ending) {
+    while ending.0.strong_count() > 0 {
         match server::redis_time(&calls, shard).await {
             Err(error) if error.is_silence() => tokio::time::sleep(REST).await,
             _ => return tracing::info!("Redis answers again"),
@@ -99,24 +99,24 @@ async fn probe(calls: Calls, shard: ShardId, closing: Closing) {
 }
 
 fn lock(state: &SharedErrors) -> MutexGuard<'_, Arc<SilentNodes>> {
-    state.lock().expect("nothing panics while it holds the state")
+    state.lock().expect("no code panics while holding the lock")
 }
 
 // === impl Outages ===
 
 impl Outages<'_> {
     pub(crate) fn of(&self, shard: ShardId) -> Option<&Arc<Error>> {
-        if self.is_none() { None } else { self.open.get(&self.nodes.label(shard)) }
+        if self.is_none() { None } else { self.silent.get(&self.nodes.label(shard)) }
     }
 
     pub(crate) fn is_none(&self) -> bool {
-        self.open.is_empty()
+        self.silent.is_empty()
     }
 }
 
-// === impl Closing ===
+// === impl Ending ===
 
-impl Drop for Closing {
+impl Drop for Ending {
     fn drop(&mut self) {
         if let Some(state) = self.0.upgrade() {
             Arc::make_mut(&mut lock(&state)).remove(&self.1);

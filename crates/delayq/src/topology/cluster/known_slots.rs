@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// Written by the asking task, read by callers.
-pub(crate) struct Board {
+pub(crate) struct KnownSlots {
     pub(super) url: ClusterUrl,
     settings: LinkSettings,
     pub(super) view: watch::Sender<View>,
@@ -30,9 +30,9 @@ pub(crate) struct View {
     pub(super) why: Option<Error>,
 }
 
-// === impl Board ===
+// === impl KnownSlots ===
 
-impl Board {
+impl KnownSlots {
     pub(super) fn new(url: ClusterUrl, settings: LinkSettings) -> Self {
         let (view, round) = (watch::Sender::new(View::default()), watch::Sender::new(1));
         Self { url, settings, view, round, doubted: Mutex::default() }
@@ -41,7 +41,7 @@ impl Board {
     /// All connections to a node share its doubts. A connection that is made at `now` or later is not in
     /// doubt.
     fn doubted(&self, node: &Node, now: Instant) -> watch::Sender<Instant> {
-        let mut doubted = self.doubted.lock().expect("nothing panics while it holds the doubts");
+        let mut doubted = self.doubted.lock().expect("no code panics while holding the lock");
         // Drop the doubts of nodes without any connection.
         doubted.retain(|known, doubted| known == node || doubted.sender_count() > 1);
         doubted.entry(node.clone()).or_insert_with(|| watch::Sender::new(now)).clone()
@@ -49,12 +49,12 @@ impl Board {
 
     /// If `doubts`, a failure of the node has the map refreshed.
     pub(super) fn link(self: &Arc<Self>, node: &Node, doubts: bool) -> Link {
-        let board = doubts.then(|| Arc::clone(self));
+        let doubted = doubts.then(|| Arc::clone(self));
         let of_cluster = NodeOfCluster {
             node: node.clone(),
             info: self.url.node(node),
             settings: self.settings.clone(),
-            on_doubt: Box::new(move || board.iter().for_each(|board| board.doubt())),
+            on_doubt: Box::new(move || doubted.iter().for_each(|known| known.doubt())),
         };
         Link::of_node(of_cluster, |now| self.doubted(node, now))
     }
@@ -100,7 +100,7 @@ impl Board {
                 }
                 Err(error) => {
                     if view.why.is_none() {
-                        tracing::warn!(%error, "no node of the cluster says who has which slot");
+                        tracing::warn!(%error, "cannot read the slots from any node of the cluster");
                     }
                     view.why = Some(error);
                 }
@@ -125,10 +125,10 @@ impl View {
     fn tell(&self, map: &SlotMap) {
         let Some(before) = &self.map else { return };
         for gone in before.masters().iter().filter(|node| !map.masters().contains(node)) {
-            tracing::warn!(node = %gone, "a node of the cluster is no longer the master of any slot");
+            tracing::warn!(node = %gone, "a cluster node is no longer the master of any slot");
         }
         for new in map.masters().iter().filter(|node| !before.masters().contains(node)) {
-            tracing::info!(node = %new, "a node of the cluster is a master now");
+            tracing::info!(node = %new, "a cluster node is now a master");
         }
     }
 }

@@ -4,17 +4,17 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 #[derive(Clone, Debug)]
-pub(super) struct Room {
+pub(super) struct ByteBudget {
     left: Arc<Semaphore>,
     bytes: u32,
 }
 
-/// Room that is taken until this value is dropped.
+/// ByteBudget that is taken until this value is dropped.
 pub(super) type Taken = OwnedSemaphorePermit;
 
-// === impl Room ===
+// === impl ByteBudget ===
 
-impl Room {
+impl ByteBudget {
     pub(super) fn new(bytes: u32) -> Self {
         Self { left: Arc::new(Semaphore::new(bytes as usize)), bytes }
     }
@@ -34,15 +34,15 @@ mod tests {
 
     #[tokio::test]
     async fn who_comes_when_there_is_no_room_waits_and_what_is_too_large_takes_all() {
-        let room = Room::new(10);
-        let six = room.take(6).await;
-        let mut seven = Box::pin(room.take(7));
+        let budget = ByteBudget::new(10);
+        let six = budget.take(6).await;
+        let mut seven = Box::pin(budget.take(7));
         assert!(seven.as_mut().now_or_never().is_none());
         drop(six);
         drop(seven.await);
-        let all = room.take(1_000_000).await;
-        assert!(room.take(1).now_or_never().is_none());
+        let all = budget.take(1_000_000).await;
+        assert!(budget.take(1).now_or_never().is_none());
         drop(all);
-        assert!(room.take(1).now_or_never().is_some());
+        assert!(budget.take(1).now_or_never().is_some());
     }
 }

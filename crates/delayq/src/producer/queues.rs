@@ -1,7 +1,7 @@
 //! The queues of a producer: one for puts without a wait, and another for each durability of a topic. Replicas that do
 //! not confirm therefore only hold up callers that wait for replicas.
 
-use super::room::Room;
+use super::byte_budget::ByteBudget;
 use super::sending::Sender;
 use super::waiting::Waiting;
 use crate::calls::MAX_IDS_A_PIPELINE;
@@ -20,43 +20,43 @@ const PIPELINE_BYTES: usize = 1 << 20;
 const QUEUE_BYTES: u32 = 64 << 20;
 
 /// The queues end with the producer's last clone.
-pub(super) struct Lanes {
+pub(super) struct PutQueues {
     sender: Arc<Sender>,
-    lanes: Mutex<BTreeMap<Waits, Lane>>,
+    queues: Mutex<BTreeMap<Waits, PutQueue>>,
 }
 
 #[derive(Clone)]
-pub(super) struct Lane {
-    pub(super) queue: mpsc::UnboundedSender<Vec<Waiting>>,
-    pub(super) room: Room,
+pub(super) struct PutQueue {
+    pub(super) sender: mpsc::UnboundedSender<Vec<Waiting>>,
+    pub(super) budget: ByteBudget,
 }
 
-// === impl Lanes ===
+// === impl PutQueues ===
 
-impl Lanes {
+impl PutQueues {
     pub(super) fn new(sender: Sender) -> Self {
-        let lanes = Self { sender: Arc::new(sender), lanes: Mutex::default() };
-        lanes.of(&Waits::NOTHING);
-        lanes
+        let queues = Self { sender: Arc::new(sender), queues: Mutex::default() };
+        queues.of(&Waits::NOTHING);
+        queues
     }
 
     /// Starts the queue if necessary.
-    pub(super) fn of(&self, waits: &Waits) -> Lane {
-        let mut lanes = self.lanes.lock().expect("nothing panics while it holds the lanes");
-        if let Some(lane) = lanes.get(waits) {
-            return lane.clone();
+    pub(super) fn of(&self, waits: &Waits) -> PutQueue {
+        let mut queues = self.queues.lock().expect("no code panics while holding the lock");
+        if let Some(queue) = queues.get(waits) {
+            return queue.clone();
         }
-        let lane = self.start(waits.clone());
-        lanes.insert(waits.clone(), lane.clone());
-        lane
+        let queue = self.start(waits.clone());
+        queues.insert(waits.clone(), queue.clone());
+        queue
     }
 
-    fn start(&self, waits: Waits) -> Lane {
+    fn start(&self, waits: Waits) -> PutQueue {
         let (queue, waiting) = mpsc::unbounded_channel();
         let (max_items, max_bytes) = (MAX_IDS_A_PIPELINE, PIPELINE_BYTES);
         let gathering = Gathering { max_items, max_bytes, in_flight: IN_FLIGHT };
         let sender = Arc::clone(&self.sender);
         tokio::spawn(async move { gathering.run(waiting, |gathered| sender.send(gathered, &waits)).await });
-        Lane { queue, room: Room::new(QUEUE_BYTES) }
+        PutQueue { sender: queue, budget: ByteBudget::new(QUEUE_BYTES) }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 /// Written by the tasks that follow the sentinels, read by connecting callers.
-pub(super) struct Board {
+pub(super) struct Election {
     service: String,
     views: watch::Sender<Vec<View>>,
     /// The round of questions; from 1.
@@ -15,9 +15,9 @@ pub(super) struct Board {
     term: Mutex<Option<Term>>,
 }
 
-// === impl Board ===
+// === impl Election ===
 
-impl Board {
+impl Election {
     pub(super) fn new(service: String, nodes: &[Node]) -> Self {
         let views = nodes.iter().cloned().map(View::new).collect();
         let (views, round) = (watch::Sender::new(views), watch::Sender::new(1));
@@ -51,7 +51,7 @@ impl Board {
     pub(super) async fn until(&self, round: u64, enough: impl Fn(Answered) -> bool) -> Answered {
         let mut views = self.views.subscribe();
         let views = views.wait_for(|views| enough(answered(views, round))).await;
-        answered(&views.expect("the sender is this board's own"), round)
+        answered(&views.expect("the sender is this election's own"), round)
     }
 
     /// The term ends when a majority of all sentinels names another master.
@@ -70,7 +70,7 @@ impl Board {
     }
 
     /// Has the answering sentinels elect a master, unless a master is known.
-    pub(super) fn settle(&self) {
+    pub(super) fn elect(&self) {
         let mut slot = self.slot();
         let views = self.views.borrow();
         if slot.is_none()
@@ -96,9 +96,9 @@ impl Board {
     fn tell(&self, view: &View, news: &Result<Said, String>) {
         let (service, sentinel) = (&self.service, &view.node);
         match (&view.news, news) {
-            (Ok(_), Err(why)) => tracing::warn!(%service, %sentinel, %why, "a sentinel is of no use"),
+            (Ok(_), Err(why)) => tracing::warn!(%service, %sentinel, %why, "a sentinel cannot be used"),
             (Err(_), Err(why)) if view.round == 0 => {
-                tracing::warn!(%service, %sentinel, %why, "a sentinel is of no use");
+                tracing::warn!(%service, %sentinel, %why, "a sentinel cannot be used");
             }
             (Err(_), Ok(_)) if view.round > 0 => {
                 tracing::info!(%service, %sentinel, "a sentinel answers again");
@@ -108,6 +108,6 @@ impl Board {
     }
 
     fn slot(&self) -> MutexGuard<'_, Option<Term>> {
-        self.term.lock().expect("nothing panics while it holds the term")
+        self.term.lock().expect("no code panics while holding the lock")
     }
 }
