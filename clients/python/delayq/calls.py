@@ -33,7 +33,7 @@ class Calls:
     """A deployment, and the calls of its scripts."""
 
     def __init__(self, redis: Any, namespace: str, runtime: Runtime, confirm_ms: int | None = None) -> None:
-        self.namespace = name("namespace", namespace)
+        self.redis, self.namespace = redis, name("namespace", namespace)
         self._runtime = runtime
         self._link = Link(redis, self.namespace, runtime, confirm_ms)
         self._durabilities = Durabilities()

@@ -32,7 +32,6 @@ class _Core(Producing, Reserving):
     ) -> None:
         confirm_ms = None if confirm_timeout is None else span_ms("confirm_timeout", confirm_timeout, 1, MAX_WAIT_MS)
         super().__init__(redis, namespace, runtime, confirm_ms)
-        self.redis = redis
         self.max_payload_bytes = whole("max_payload_bytes", max_payload_bytes, 0, MAX_PAYLOAD_BYTES)
         self._is_closed = False
 

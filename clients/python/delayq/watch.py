@@ -11,7 +11,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -35,6 +35,10 @@ LINGER_S = 60.0
 log = logging.getLogger("delayq")
 
 
+#: Takes the number of a shard and the report.
+Follower = Callable[[int, bytes], None]
+
+
 class _Silence(Exception):
     """The PING sent at this time was not answered."""
 
@@ -51,6 +55,8 @@ class Watch:
         self._mutex = threading.Lock()
         self._shards = 0
         self._asked: dict[tuple[str, ...], Asking] = {}
+        #: Called with reports of sooner due times, and of owners that gave a shard back. Replaced as a whole.
+        self._followers: tuple[Follower, ...] = ()
         #: The last known servers of the shards, and the listeners.
         self._servers: set[str] = set()
         self._listeners: dict[str, Task] = {}
@@ -67,22 +73,41 @@ class Watch:
         """Returns the shards to ask for these topics, kept up to date by reports."""
         self._waited_s = time.monotonic()
         with self._mutex:
-            has_grown = 0 < self._shards < shards
-            if has_grown:
-                for asking in self._asked.values():
-                    asking.ask(range(self._shards, shards))
-            self._shards = shards
+            has_grown = self._grow(shards)
             if tuple(topics) not in self._asked:
                 self._forget_unused()
                 first = random.randrange(shards)
                 self._asked[tuple(topics)] = Asking([*range(first, shards), *range(first)])
             asking = self._asked[tuple(topics)]
             asking.used_s = self._waited_s
-        if has_grown:
-            await self.connect_again()
-        elif not self._servers or any(server not in self._listeners for server in self._servers):
-            await self._start_listeners()
+        await self._cover(has_grown)
         return asking
+
+    async def follow(self, follower: Follower, shards: int) -> None:
+        """Also listens to the due times of all shards. A report of 0 says that reports may be lost."""
+        with self._mutex:
+            is_new, has_grown = follower not in self._followers, self._grow(shards)
+            if is_new:
+                self._followers += (follower,)
+        await self._cover(is_new or has_grown)
+
+    def unfollow(self, follower: Follower) -> None:
+        with self._mutex:
+            self._followers = tuple(one for one in self._followers if one != follower)
+
+    def _grow(self, shards: int) -> bool:
+        """Reports whether shards were added. Requires the mutex."""
+        former, self._shards = self._shards, shards
+        for asking in self._asked.values() if 0 < former < shards else ():
+            asking.ask(range(former, shards))
+        return 0 < former < shards
+
+    async def _cover(self, is_changed: bool) -> None:
+        """Listens to every server of the shards, anew after a change."""
+        if is_changed:
+            await self.connect_again()
+        if not self._servers or any(server not in self._listeners for server in self._servers):
+            await self._start_listeners()
 
     def _forget_unused(self) -> None:
         """Forgets topics without recent waiting calls. Requires the mutex."""
@@ -164,11 +189,13 @@ class Watch:
         try:
             await settled(connection.connect())
             # A cluster refuses channels of several slots in one command.
-            commands = [("SSUBSCRIBE", f"{{{self._namespace}:{shard}}}:ready") for shard in shards]
+            kinds = ["ready"] + ["wake"] * bool(self._followers)
+            commands = [("SSUBSCRIBE", f"{{{self._namespace}:{shard}}}:{kind}") for shard in shards for kind in kinds]
             await settled(connection.send_packed_command(connection.pack_commands(commands)))
             for _ in commands:
                 await settled(connection.read_response(disable_decoding=True))
             self._ask(shards)
+            self._report(shards, b"0")
             self._connections[server] = connection
             counted: set[str] = set()
             received_s = pinged_s = checked_s = time.monotonic()
@@ -206,7 +233,15 @@ class Watch:
         """Handles a report of a shard, for one topic or all topics."""
         if push[0] == b"smessage":
             shard = int(push[1].partition(b":")[2].partition(b"}")[0])
-            self._ask([shard], push[2].decode())
+            if push[1].endswith(b":wake"):
+                self._report([shard], push[2])
+            else:
+                self._ask([shard], push[2].decode())
+
+    def _report(self, shards: Sequence[int], report: bytes) -> None:
+        for follower in self._followers:
+            for shard in shards:
+                follower(shard, report)
 
     def _ask(self, shards: Sequence[int], topic: str = "") -> None:
         for topics, asking in list(self._asked.items()):
@@ -235,7 +270,7 @@ class Watch:
         return {topic for topics in list(self._asked) for topic in topics}
 
     def _has_waiters(self) -> bool:
-        return any(asking.is_waited_for for asking in list(self._asked.values()))
+        return bool(self._followers) or any(asking.is_waited_for for asking in list(self._asked.values()))
 
     def _lingers(self) -> bool:
         return time.monotonic() - self._waited_s < LINGER_S

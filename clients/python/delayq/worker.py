@@ -16,12 +16,13 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from .checks import shown
+from .checks import flag, shown
 from .client import AsyncClient, Client, core_of
 from .consumer import Consuming
 from .delivery import AsyncDelivery, Delivery, Leased, settling_item
 from .errors import Bury, InvalidArgument
 from .protocol import Word
+from .pumping import Pumping
 from .reserving import Reserving
 from .runtime import Task, drive
 from .signals import Signals
@@ -42,7 +43,7 @@ class _Working:
 
     def __init__(
         self, client: Reserving, handlers: Mapping[str, Callable[[Any], Any]], concurrency: int,
-        lease: timedelta | None, grace: timedelta, ended: Callable[[], None],
+        lease: timedelta | None, grace: timedelta, pump: bool, ended: Callable[[], None],
     ) -> None:
         if not isinstance(handlers, Mapping) or not handlers or not all(map(callable, handlers.values())):
             raise InvalidArgument(f"handlers must be a mapping of topics to functions, not {shown(handlers)}")
@@ -52,6 +53,7 @@ class _Working:
         self._client, self._handlers, self._concurrency = client, dict(handlers), concurrency
         self._consuming = Consuming(client, list(handlers), concurrency, lease)
         self._grace_s, self._ended = wait_ms("grace", grace) / 1000, ended
+        self._pumping = Pumping(client) if flag("pump", pump) else None
         self._runners: list[Task] = []
         self._stopping = client._runtime.lock()
         #: The error that ended the worker.
@@ -62,6 +64,8 @@ class _Working:
         if self._runners or self._consuming.is_stopped:
             raise RuntimeError("a worker is started once: make another one")
         await self._consuming.check()
+        if self._pumping is not None:
+            self._pumping.start()
         spawn = self._client._runtime.spawn
         self._runners = [spawn(self._run, f"delayq-worker-{n}") for n in range(self._concurrency)]
 
@@ -76,6 +80,9 @@ class _Working:
 
     async def _stop(self) -> None:
         async with self._stopping:
+            pumping, self._pumping = self._pumping, None
+            if pumping is not None:
+                await pumping.stop()
             until_s = time.monotonic() + self._grace_s
             left = [one for one in self._runners if not await one.join(max(until_s - time.monotonic(), 0))]
             for runner in left:
@@ -143,19 +150,20 @@ class Worker:
         worker.run()
 
     The order of `handlers` is the priority of the topics. Leases (None: the topic's) are extended while handlers run. The
-    worker continues across outages of Redis.
+    worker continues across outages of Redis. With `pump`, it also pumps due messages, so that no timer is needed: workers that
+    pump share the shards, and yield to timers.
     """
 
     def __init__(
         self, client: Client, handlers: Mapping[str, Callable[[Delivery], object]], *,
-        concurrency: int = 10, lease: timedelta | None = None, grace: timedelta = GRACE,
+        concurrency: int = 10, lease: timedelta | None = None, grace: timedelta = GRACE, pump: bool = False,
     ) -> None:
         for topic, handler in handlers.items() if isinstance(handlers, Mapping) else ():
             if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None)):
                 raise InvalidArgument(f"the handler of {topic} is asynchronous: use AsyncWorker")
         self._ends: SimpleQueue[None] = SimpleQueue()
         ended = partial(self._ends.put, None)
-        self._working = _Working(core_of(client, Client), handlers, concurrency, lease, grace, ended)
+        self._working = _Working(core_of(client, Client), handlers, concurrency, lease, grace, pump, ended)
         self._runs = False
 
     def run(self) -> None:
@@ -206,10 +214,11 @@ class AsyncWorker:
 
     def __init__(
         self, client: AsyncClient, handlers: Mapping[str, Callable[[AsyncDelivery], Awaitable[object]]], *,
-        concurrency: int = 100, lease: timedelta | None = None, grace: timedelta = GRACE,
+        concurrency: int = 100, lease: timedelta | None = None, grace: timedelta = GRACE, pump: bool = False,
     ) -> None:
         self._end = asyncio.Event()
-        self._working = _Working(core_of(client, AsyncClient), handlers, concurrency, lease, grace, self._end.set)
+        core = core_of(client, AsyncClient)
+        self._working = _Working(core, handlers, concurrency, lease, grace, pump, self._end.set)
         self._runs = False
 
     async def run(self) -> None:

@@ -278,6 +278,7 @@ OPTIONS = {
     "Worker concurrency": (lambda c, v: Worker(c, {"t": print}, concurrency=v), "concurrency", False, []),
     "Worker lease": (lambda c, v: Worker(c, {"t": print}, lease=v), "lease", True, []),
     "Worker grace": (lambda c, v: Worker(c, {"t": print}, grace=v), "grace", False, []),
+    "Worker pump": (lambda c, v: Worker(c, {"t": print}, pump=v), "pump", False, [True]),
 }
 RECEIPT = Receipt(0, b"1:a0000")
 

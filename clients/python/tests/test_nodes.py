@@ -3,6 +3,7 @@
 import asyncio
 import re
 import tempfile
+import time
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from zlib import crc32
@@ -162,6 +163,31 @@ def test_a_node_that_is_away_stops_only_its_shards(kind):
 
     with two_servers() as servers:
         driven(kind, servers, "away", work, {"a": "0,2", "b": "1,3"})
+
+
+@both
+def test_a_node_that_is_silent_delays_no_pump_of_another(kind):
+    async def work(client, nodes):
+        await created(client, nodes, 4)
+        handled, soon = Handled(client, pump=True), timedelta(milliseconds=50)
+        await settled(handled.worker.start())
+        held, others = ids("held", True, 5), ids("other", False, 5)
+        for id in held + others:
+            await settled(client.put(Message("orders", b"x", id=id, after=soon)))
+        await handled.has(held + others)
+        servers[0].freeze()
+        later, began_s = ids("later", False, 5), time.monotonic()
+        for id in later:
+            await settled(client.put(Message("orders", b"x", id=id, after=soon)))
+        await handled.has(later)
+        assert time.monotonic() - began_s < 4  # less than the deadline of a call
+        servers[0].thaw()
+        await settled(client.put(Message("orders", b"x", id=ids("again", True, 1)[0], after=soon)))
+        await handled.has(ids("again", True, 1))
+        await settled(handled.worker.stop())
+
+    with two_servers() as servers:
+        driven(kind, servers, "silent", work, {"a": "0,2", "b": "1,3"})
 
 
 @both

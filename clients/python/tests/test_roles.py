@@ -13,6 +13,7 @@ from redis.client import NEVER_DECODE
 from servers import program
 from test_conformance import Run, settled
 from test_servers import put_all
+from test_worker import until
 
 from delayq import AsyncClient, AsyncWorker, Client, Message, Worker, connect, connect_async
 
@@ -124,6 +125,26 @@ def test_a_producer_and_a_worker_of_their_roles_go_on_after_a_restart_that_forgo
             await settled(one.close() if is_blocking else one.aclose())
 
     asyncio.run(run())
+
+
+def test_a_worker_that_pumps_works_as_the_printed_user_and_is_told_what_a_consumer_may_not(connection, caplog):
+    deployment, handled = Deployment(connection), Queue()
+    path = connection.connection_pool.connection_kwargs["path"]
+    for role in ("consumer", "worker"):
+        login = add_user(connection, role, deployment.namespace)
+        with connect(f"unix://{path}", **login) as own, Client(own, deployment.namespace) as client:
+            topic = "orders" if role == "worker" else "mails"
+            worker = Worker(client, {topic: lambda delivery: handled.put(delivery.id)}, pump=True)
+            worker.start()
+            for id in (f"{role}-1", f"{role}-2"):
+                with Client(connection, deployment.namespace) as producer:
+                    producer.put(Message("orders", b"x", id=id, after=timedelta(milliseconds=20)))
+                if role == "worker":
+                    assert {handled.get(timeout=PATIENCE_S) for _ in range(3 if id == "worker-1" else 1)} >= {id}
+                connection.script_flush()
+            if role == "consumer":
+                until(lambda: "cannot pump; retrying" in caplog.text)
+            worker.stop()
 
 
 def test_a_user_who_may_not_load_scripts_is_told_so(connection):

@@ -53,7 +53,7 @@ def driven(kind, url, namespace, work, **options):
 class Handled:
     """A worker, and the ids that the handler received."""
 
-    def __init__(self, client):
+    def __init__(self, client, **options):
         self.ids = []
 
         async def handle(delivery):
@@ -62,7 +62,7 @@ class Handled:
         is_blocking = isinstance(client, Client)
         make = Worker if is_blocking else AsyncWorker
         handler = (lambda delivery: self.ids.append(delivery.id)) if is_blocking else handle
-        self.worker = make(client, {"orders": handler}, concurrency=4)
+        self.worker = make(client, {"orders": handler}, concurrency=4, **options)
 
     async def has(self, ids):
         ends_s = time.monotonic() + PATIENCE_S
@@ -71,7 +71,7 @@ class Handled:
             await asyncio.sleep(0.01)
 
 
-async def put_all(client, name, count=4 * SHARDS):
+async def put_all(client, name, count=4 * SHARDS, **options):
     """Puts a message into every shard, repeating until accepted, and returns the ids."""
     ids = [f"{name}-{n}" for n in range(count)]
     ends_s = time.monotonic() + PATIENCE_S
@@ -79,7 +79,7 @@ async def put_all(client, name, count=4 * SHARDS):
         while True:
             assert time.monotonic() < ends_s, f"{id} was not accepted"
             try:
-                assert (await settled(client.put(Message("orders", b"x", id=id)))).accepted
+                assert (await settled(client.put(Message("orders", b"x", id=id, **options)))).accepted
                 break
             except RedisError as fault:
                 assert is_outage(fault), repr(fault)

@@ -9,6 +9,7 @@ from delayq import Backoff, Delivery, InvalidArgument, Message, Outcome, connect
 from delayq.addresses import Address, read_address
 from delayq.calls import places_of
 from delayq.names import generate_id, generated, id_and_group, id_bytes, id_text, name, stored_id, topic_arg, topic_text
+from delayq.schedule import LOCK_S, POLL_S, Shard
 from delayq.scripts import script
 
 
@@ -136,3 +137,89 @@ def test_an_outcome_is_accepted_where_what_was_asked_for_holds(case):
     parts = {key: case.get(key, default) for key, default in vars(Outcome("ready")).items() if key in READ}
     assert {key: getattr(outcome, key) for key in READ} == parts
     assert outcome.accepted is case["accepted"]
+
+
+PUMPING = vectors("pumping.json")
+
+
+def owned(claimed_s, redis_ms=0):
+    """A shard that was claimed on a local clock that runs like Redis's."""
+    shard = Shard(0)
+    shard.clock.hear(redis_ms * 1000, redis_ms / 1000, redis_ms / 1000)
+    shard.sends("claim")
+    shard.own(1, claimed_s)
+    return shard
+
+
+@pytest.mark.parametrize("case", PUMPING["owned"], ids=lambda case: case["name"])
+def test_a_worker_that_pumps_does_next_what_all_clients_do(case):
+    now_s, pumped_s = case["now_ms"] / 1000, case["pumped_ms"] / 1000
+    shard = owned(case["claimed_ms"] / 1000, case["now_ms"])
+    shard.sends("pump")
+    if case["woken_ms"]:
+        shard.woken(str(case["woken_ms"]).encode(), pumped_s)
+    if case["pump_errors"]:
+        for _ in range(case["pump_errors"]):
+            shard.fail("pump", pumped_s)
+    else:
+        due_ms = case["next_due_ms"] or float("inf")
+        shard.answer(due_ms, False, not case["more"] and due_ms <= case["pumped_ms"], pumped_s)
+    verb, at_s = shard.next(now_s)
+    assert (verb, round(max(at_s - now_s, 0) * 1000)) == (case["does"], case["in_ms"])
+
+
+def claim_of(case):
+    """Has the event of a vector happen at 100 s."""
+    now_s, lock_s = 100.0, case["lock_ms"] and case["lock_ms"] / 1000
+    shard = Shard(0)
+    shard.sends("claim")
+    if case["event"] in ("claimed", "fenced"):
+        shard.own(1, now_s)
+    if case["event"] in ("owned", "free", "fenced"):
+        shard.lose(now_s, lock_s)
+    if case["event"].startswith("free"):
+        shard.woken(b"free", now_s)
+    if case["event"] == "free during the claim":
+        shard.lose(now_s, 5.0)
+    if case["event"] == "error":
+        shard.fail("claim", now_s)
+    if case["event"].startswith("pumps were not answered"):
+        shard.own(1, now_s - 10)
+        shard.own(1, now_s)
+    return shard.claim_s - now_s
+
+
+@pytest.mark.parametrize("case", PUMPING["claims"], ids=lambda case: f"{case['event']} {case['lock_ms']}")
+def test_a_worker_that_pumps_claims_when_all_clients_do(case):
+    least_s = case["claim_in_ms"] / 1000
+    assert least_s - 1e-6 <= claim_of(case) <= least_s + case["random_ms"] / 1000 + 1e-6
+
+
+def test_the_pauses_of_a_worker_that_pumps_are_those_of_all_clients():
+    assert (LOCK_S * 1000, POLL_S * 1000) == (PUMPING["lock_ms"], PUMPING["poll_ms"])
+
+
+def test_a_clock_that_jumped_holds_its_shard_until_it_was_steady_for_ten_seconds():
+    shard = owned(0.0)
+    shard.answer(float("inf"), False, False, 0.0)
+    assert shard.next(0.0)[0] == "claim"
+    for jump_s in (5.0, -5.0):
+        shard.clock.hear(int((shard.clock.ahead_s + 1 + jump_s) * 1e6), 1.0, 1.001)
+        assert shard.clock.is_jumped and shard.next(1.0)[0] == "hold"
+        shard.answer(0.0, True, False, 1.0)
+        assert shard.next(1.0) == ("claim", 1.0)  # closely; and never a pump
+        for second in range(2, 12):
+            shard.clock.hear(int((shard.clock.ahead_s + second) * 1e6), second, second + 0.001)
+            assert shard.next(second)[0] == ("claim" if second < 11.001 else "hold"), second
+        shard.clock.hear(int((shard.clock.ahead_s + 11.5) * 1e6), 11.5, 11.501)
+        assert not shard.clock.is_jumped and shard.next(11.5)[0] == "hold"
+        shard.answer(0.0, False, False, 11.5)
+        assert shard.next(11.5)[0] == "pump"
+
+
+def test_a_hold_of_an_earlier_owner_ends_once_the_clock_is_proven_and_a_slow_answer_accuses_nobody():
+    shard = owned(0.0)
+    shard.answer(0.0, True, False, 0.0)
+    assert shard.next(9.0) == ("claim", 1.0) and shard.next(10.0)[0] == "hold"
+    shard.clock.hear(1_500_000, 1.0, 4.0)
+    assert not shard.clock.is_jumped
