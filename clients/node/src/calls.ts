@@ -38,7 +38,7 @@ export class Calls {
   /** Shard counts of every layout, newest last. Replaced as a whole, never changed. */
   private counts: readonly number[] = [];
   /** Identity of the deployment, as the first shard that refused a layout named it. */
-  private identity = "";
+  identity = "";
   private learning?: Promise<unknown>;
   /** Close of a silent connection: ioredis would abandon calls queued for the next connection, too. */
   private closing: Promise<unknown> = Promise.resolve();
@@ -49,7 +49,7 @@ export class Calls {
 
   /** `timeoutMs` is the deadline of each call, `confirmTimeoutMs` the deadline of replicas and disks. */
   constructor(
-    given: Place, readonly namespace: string, private readonly timeoutMs: number, confirmTimeoutMs: number,
+    given: Place, readonly namespace: string, private readonly timeoutMs: number, private readonly confirmTimeoutMs: number,
   ) {
     if (connectionsOf(given).some((redis) => redis.options.keyPrefix)) throw new Error("the connection's keyPrefix hides the deployment's keys");
     name("namespace", namespace);
@@ -57,6 +57,11 @@ export class Calls {
     const of = (node: string) => own instanceof Several ? own.nodes.find(({ name }) => name === node)!.redis : own;
     const moved = (): void => void relearn(this.redis);
     this.waiting = new Waiting((node) => ownConnection(of(node)), timeoutMs, confirmTimeoutMs, moved);
+  }
+
+  /** Returns the calls of the same deployment on connections of their own. */
+  apart(): Calls {
+    return new Calls(this.redis, this.namespace, this.timeoutMs, this.confirmTimeoutMs);
   }
 
   close(): void {
@@ -95,6 +100,12 @@ export class Calls {
   /** Returns the node addressed by calls to a shard; "" unless several Redises share the deployment. */
   nodeName(shard: number): string {
     return (this.redis instanceof Several && this.redis.node(shard)?.name) || "";
+  }
+
+  /** Returns the name of the server of a shard; "" if unknown. */
+  serverName(shard: number): string {
+    const options = connectionFor(this.redis, `{${this.namespace}:${shard}}:meta`)?.options;
+    return this.nodeName(shard) || (options ? `${options.host}:${options.port}` : "");
   }
 
   /** Yields the shards that may hold a name, newest layout first, including shards added by a growth meanwhile. */

@@ -18,6 +18,7 @@ import { Ordering, orderOf, orderOfReceipt } from "./ordering.js";
 import type { Outcome, Verb, Words } from "./outcome.js";
 import { Restorer } from "./payload.js";
 import { MAX_IDS_A_CALL, MAX_PAYLOAD_BYTES } from "./protocol.js";
+import { Pumping } from "./pumping.js";
 import { Reserver } from "./reserving.js";
 import { Several, type RedisNode } from "./several.js";
 import { storedOf, type Stored } from "./stored.js";
@@ -182,6 +183,11 @@ export class Client {
   /** Iterates over messages as they become ready (`for await`), and extends each lease until settlement. */
   deliveries(topics: string | readonly string[], options: DeliveriesOptions = {}): Deliveries {
     return new Deliveries(this.reserver, topicsOf(typeof topics === "string" ? [topics] : topics), options);
+  }
+
+  /** @internal Pumps the shards until stopped: for a worker. */
+  pumping(report: (fault: unknown) => void): Pumping {
+    return new Pumping(this.calls, this.reserver, report);
   }
 
   /** Extends leases from now. */

@@ -6,7 +6,7 @@ import {
 } from "./connections.js";
 import { Several } from "./several.js";
 
-/** Reports a shard whose queue may be ready, for one topic or, with "", for all topics. */
+/** Reports a shard: a queue that may be ready, of one topic or, with "", of all topics; or a due time. */
 export type Notify = (shard: number, topic: string) => void;
 
 /** `counted` has the topics that the connection is counted for as a worker. */
@@ -19,6 +19,8 @@ export class Listener {
   static checkMs = 1_000;
 
   private readonly ears = new Map<Redis, Ear>();
+  /** Called with the reports of due times. */
+  readonly followers = new Set<Notify>();
   private isClosed = false;
   private failures = 0;
   private planned?: NodeJS.Timeout;
@@ -42,6 +44,15 @@ export class Listener {
   grow(shards: number): void {
     if (shards <= this.shards) return;
     this.shards = shards;
+    this.spread();
+  }
+
+  /** Listens again, if this is the first follower. */
+  follow(follower: Notify): void {
+    const isFirst = this.followers.size === 0;
+    this.followers.add(follower);
+    if (!isFirst) return;
+    for (const node of [...this.ears.keys()]) this.drop(node);
     this.spread();
   }
 
@@ -83,19 +94,28 @@ export class Listener {
     connection.on("error", lost);
     connection.on("end", lost);
     connection.on("moved", lost); // what ioredis 6 says of a slot that is gone
-    connection.on("smessage", (channel: string, topic: string) => this.notify(shardOf(channel), topic));
+    connection.on("smessage", (channel: string, text: string) => {
+      if (channel.endsWith(":wake")) this.wake(shardOf(channel), text);
+      else this.notify(shardOf(channel), text);
+    });
     connection.once("ready", () => this.subscribe(ear).catch(lost));
   }
 
   /** Subscribes, and reports every shard once: earlier notifications are lost. */
   private async subscribe({ connection, shards }: Ear): Promise<void> {
-    const channels = shards.map((shard) => this.channel(shard));
+    const kinds = this.followers.size > 0 ? ["ready", "wake"] : ["ready"];
+    const channels = shards.flatMap((shard) => kinds.map((kind) => this.channel(shard, kind)));
     // A cluster refuses channels of several slots in one command.
     if (this.redis.isCluster) await Promise.all(channels.map((channel) => connection.ssubscribe(channel)));
     else await connection.ssubscribe(...channels);
     this.failures = 0;
     this.count();
     for (const shard of shards) this.notify(shard, "");
+    for (const shard of shards) this.wake(shard, "0");
+  }
+
+  private wake(shard: number, report: string): void {
+    for (const follower of this.followers) follower(shard, report);
   }
 
   /** Subscribes to the channels that count the workers of each topic. Without them, messages come all the same. */
@@ -137,7 +157,7 @@ export class Listener {
     cancel();
   }
 
-  private channel(shard: number): string {
-    return `{${this.namespace}:${shard}}:ready`;
+  private channel(shard: number, kind = "ready"): string {
+    return `{${this.namespace}:${shard}}:${kind}`;
   }
 }

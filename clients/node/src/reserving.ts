@@ -5,10 +5,9 @@ import { basename } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 
 import type { Calls } from "./calls.js";
-import { connectionFor } from "./connections.js";
 import { Delivery, leases, REST_MS, settleItem, type Lease, type SettleOne } from "./delivery.js";
 import type { Gatherer } from "./gather.js";
-import { Listener } from "./listener.js";
+import { Listener, type Notify } from "./listener.js";
 import { InvalidMessage } from "./names.js";
 import { orderOfReceipt, type Ordering } from "./ordering.js";
 import { ClosedError, TimeoutError } from "./outcome.js";
@@ -170,6 +169,17 @@ export class Reserver {
     this.listener = new Listener(this.calls.redis, this.calls.namespace, shards, notify, topics, (node) => this.calls.replace(node));
   }
 
+  /** Also reports the due times of all shards, from now on: a sooner one, `free`, or 0 where reports may be lost. */
+  follow(follower: Notify, shards: number): void {
+    if (this.isClosed) return;
+    this.listen(shards);
+    this.listener!.follow(follower);
+  }
+
+  unfollow(follower: Notify): void {
+    this.listener?.followers.delete(follower);
+  }
+
   /** Asks every node, and waits briefly for all answers. A late answer is kept for the next waiting call. */
   private async askEach(ask: Ask, shards: readonly number[], watch: Watch<Delivery>): Promise<Delivery[]> {
     if (!this.calls.redis.isCluster && !this.calls.isSeveral) return this.ask(ask, shards, watch);
@@ -197,8 +207,7 @@ export class Reserver {
   private byNode(shards: readonly number[]): Map<string, number[]> {
     const parts = new Map<string, number[]>();
     for (const shard of shards) {
-      const options = connectionFor(this.calls.redis, `{${this.calls.namespace}:${shard}}:meta`)?.options;
-      const node = this.calls.nodeName(shard) || (options ? `${options.host}:${options.port}` : "");
+      const node = this.calls.serverName(shard);
       parts.set(node, [...(parts.get(node) ?? []), shard]);
     }
     return parts;

@@ -2,10 +2,11 @@
 
 import { constants } from "node:os";
 import { inspect } from "node:util";
-import { cutReason, functionOf, listOf, LONGEST_TIMER_MS, optionsOf, spanMs, wordOf } from "./arguments.js";
+import { cutReason, flagOf, functionOf, listOf, LONGEST_TIMER_MS, optionsOf, spanMs, wordOf } from "./arguments.js";
 import type { Client } from "./client.js";
 import { logged, quiet, type Deliveries, type DeliveriesOptions } from "./deliveries.js";
 import type { Delivery } from "./delivery.js";
+import type { Pumping } from "./pumping.js";
 
 /** Thrown by a handler for an undeliverable message: the message becomes a dead letter, with this reason. */
 export class Bury extends Error {
@@ -21,13 +22,15 @@ export type Handler = (delivery: Delivery) => unknown;
 export interface WorkerOptions extends DeliveriesOptions {
   /** How long `close` waits for handlers; 10 s by default. */
   closeTimeoutMs?: number;
+  /** Pumps due messages too, so that no timer is needed. Workers that pump share the shards, and yield to timers. */
+  pump?: boolean;
   /** Signals that close the worker and then end the process; SIGTERM and SIGINT by default. */
   stopOn?: readonly NodeJS.Signals[];
 }
 
 /** Minimum age of the first signal for a second signal to count: supervisors signal a process and its group at once. */
 const SECOND_SIGNAL_MS = 1_000;
-const FIELDS = "concurrency leaseMs onError closeTimeoutMs stopOn";
+const FIELDS = "concurrency leaseMs onError closeTimeoutMs pump stopOn";
 const SIGNALS = (Object.keys(constants.signals) as NodeJS.Signals[]).filter((signal) => !["SIGKILL", "SIGSTOP"].includes(signal));
 
 /** Works until closed, across outages of Redis. */
@@ -35,6 +38,7 @@ export class Worker {
   /** Resolves after close; rejects if the worker ended because the client was closed. */
   readonly closed: Promise<void>;
   private readonly deliveries: Deliveries;
+  private readonly pumping?: Pumping;
   private readonly closeTimeoutMs: number;
   private readonly signals: readonly NodeJS.Signals[];
   private readonly report: (fault: unknown, delivery?: Delivery) => void;
@@ -45,11 +49,13 @@ export class Worker {
 
   constructor(client: Client, topics: string | readonly string[], private readonly handler: Handler, options: WorkerOptions = {}) {
     functionOf("a worker's third argument, its handler,", handler);
-    const { closeTimeoutMs = 10_000, stopOn = ["SIGTERM", "SIGINT"], ...rest } = optionsOf("a worker's options", options, FIELDS);
+    const { closeTimeoutMs = 10_000, pump, stopOn = ["SIGTERM", "SIGINT"], ...rest } = optionsOf("a worker's options", options, FIELDS);
     this.closeTimeoutMs = spanMs("closeTimeoutMs", closeTimeoutMs, 0, LONGEST_TIMER_MS);
     this.signals = listOf("stopOn", stopOn).map((signal) => wordOf("stopOn", signal, SIGNALS));
     this.report = quiet(rest.onError === undefined ? logged : functionOf("onError", rest.onError));
+    const isPumping = flagOf("pump", pump);
     this.deliveries = client.deliveries(topics, { ...rest, onError: this.report });
+    if (isPumping) this.pumping = client.pumping(this.report);
     this.closed = new Promise((resolve, reject) => (this.settle = { resolve, reject }));
     this.closed.catch(() => undefined); // it was reported
     for (const signal of this.signals) process.on(signal, this.onSignal);
@@ -58,7 +64,8 @@ export class Worker {
 
   /** Stops reserving, waits for handlers, and releases unfinished messages at the deadline. */
   close(): Promise<void> {
-    this.closing ??= this.deliveries.stop(this.closeTimeoutMs, this.hurry.signal).finally(() => {
+    const stopped = (): Promise<unknown> => Promise.all([this.pumping?.stop(), this.deliveries.stop(this.closeTimeoutMs, this.hurry.signal)]);
+    this.closing ??= stopped().then(() => undefined).finally(() => {
       for (const signal of this.signals) process.off(signal, this.onSignal);
       this.settle.resolve();
     });

@@ -185,6 +185,7 @@ const OPTIONS: Record<string, [keyof typeof TAKES, Call]> = {
   "deliveries concurrency": ["count", (c, odd) => c.deliveries("t", { concurrency: odd })],
   "deliveries onError": ["function", (c, odd) => c.deliveries("t", { onError: odd })],
   "worker closeTimeoutMs": ["timer", (c, odd) => new Worker(c, "t", () => 1, { closeTimeoutMs: odd, stopOn: [] }).close()],
+  "worker pump": ["flag", (c, odd) => new Worker(c, "t", () => 1, { pump: odd, stopOn: [] }).close()],
   "worker stopOn": ["list", (c, odd) => new Worker(c, "t", () => 1, { stopOn: odd }).close()],
   "worker stopOn signal": ["none", (c, odd) => new Worker(c, "t", () => 1, { stopOn: [odd] }).close()],
   "client timeoutMs": ["timer", (_, odd) => new Client(redis, { timeoutMs: odd }).close()],

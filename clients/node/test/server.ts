@@ -53,12 +53,18 @@ export class Server {
     await killed(this.process);
   }
 
-  /** A real timer, which makes due messages ready. */
-  startTimer(namespace: string, shards: number): void {
+  /** A real timer, which makes due messages ready. The returned function ends the timer. */
+  startTimer(namespace: string, shards: number): () => Promise<void> {
     const config = `${this.folder}/timer.toml`;
     const sections = `[deployment]\nnamespace = "${namespace}"\nshards = ${shards}\n[redis]\nurl = "unix://${this.socket}"\n`;
     writeFileSync(config, `${sections}[etcd]\nenabled = false\n[admin]\nlisten = "127.0.0.1:0"\n`);
     this.timer = spawn(process.env["DELAYQ_TIMER"] ?? `${REPOSITORY}/target/debug/delayq-timer`, [config], { stdio: "ignore" });
+    const timer = this.timer;
+    return async () => {
+      const ended = once(timer, "exit");
+      timer.kill("SIGTERM");
+      await ended;
+    };
   }
 
   async stop(): Promise<void> {

@@ -23,14 +23,14 @@ async function create(nodes: readonly RedisNode[], namespace: string, shards: nu
 }
 
 /** A worker that records the messages it received. */
-function work(client: Client): { worker: Worker; has: (ids: string[]) => Promise<void> } {
+function work(client: Client, pump = false): { worker: Worker; has: (ids: string[]) => Promise<void> } {
   const handed = new Set<string>();
   let wake = (): void => undefined;
   const handler = ({ id }: { id: string }): void => {
     handed.add(id);
     wake();
   };
-  const worker = new Worker(client, "orders", handler, { stopOn: [], onError: () => undefined });
+  const worker = new Worker(client, "orders", handler, { pump, stopOn: [], onError: () => undefined });
   const has = async (ids: string[]): Promise<void> => {
     while (!ids.every((id) => handed.has(id))) await new Promise<void>((resolve) => (wake = resolve));
   };
@@ -119,6 +119,27 @@ describe("of two Redises", { timeout: 120_000 }, () => {
     await has(held);
     await worker.close();
     for (const one of [client, fresh]) one.close();
+  });
+
+  test("a node that is silent delays no pump of another", async () => {
+    await create(nodes, "silent", 4);
+    const client = new Client(nodes, { namespace: "silent" });
+    const { worker, has } = work(client, true);
+    const putAll = (ids: string[]) => Promise.all(ids.map((id) => client.put({ topic: "orders", id, payload: "x", afterMs: 50 })));
+    const [held, others, later, again] = [ids("held", true, 5), ids("other", false, 5), ids("later", false, 5), ids("again", true, 1)] as const;
+    await putAll([...held, ...others]);
+    await has([...held, ...others]);
+    servers[0]!.signal("SIGSTOP");
+    const began = performance.now();
+    await putAll(later);
+    await has(later);
+    const tookMs = performance.now() - began;
+    servers[0]!.signal("SIGCONT");
+    await putAll(again);
+    await has(again);
+    await worker.close();
+    client.close();
+    assert.ok(tookMs < 4_000, String(tookMs)); // less than the deadline of a call
   });
 
   test("a shard whose node is not given fails by name, and the others are served", async () => {

@@ -11,10 +11,10 @@ const DELAYQ = process.env["DELAYQ_COMMAND"] ?? `${REPOSITORY}/target/debug/dela
 
 /** Creates a user with a password for every role. */
 async function makeUsers(redis: Redis, ...args: string[]): Promise<void> {
-  const roles = ["producer", "consumer", "admin"].flatMap((role) => ["--role", role]);
+  const roles = ["producer", "consumer", "worker", "admin"].flatMap((role) => ["--role", role]);
   const printed = execFileSync(DELAYQ, ["acl", "print", ...roles, ...args], { encoding: "utf8" });
   const users = printed.split("\n").filter((line) => line.startsWith("user "));
-  assert.equal(users.length, 3);
+  assert.equal(users.length, 4);
   for (const user of users) await redis.call("ACL", "SETUSER", ...user.replace(">PASSWORD", ">secret").split(" ").slice(1));
 }
 
@@ -81,6 +81,38 @@ test("a worker works as the printed user, also after its scripts are flushed", a
   await worker.close();
   assert.deepEqual(handed, ["one", "other"]);
   for (const client of [producer, consumer]) client.close();
+});
+
+test("a worker that pumps works as the printed user, and is told what a consumer may not", async () => {
+  await init(redis, "pumped", 1);
+  const by = (role: string): Client =>
+    new Client(new Redis({ path: server.socket, username: `delayq-${role}-pumped`, password: "secret", lazyConnect: true }), { namespace: "pumped" });
+  for (const role of ["consumer", "worker"]) {
+    const printed = execFileSync(DELAYQ, ["--namespace", "pumped", "acl", "print", "--role", role], { encoding: "utf8" });
+    const [, , ...words] = printed.split("\n").find((line) => line.startsWith("user "))!.replace(">PASSWORD", ">secret").split(" ");
+    await redis.call("ACL", "SETUSER", `delayq-${role}-pumped`, ...words);
+  }
+  const producer = new Client(redis, { namespace: "pumped" });
+  let fault = (_: unknown): void => undefined;
+  const told = new Promise<unknown>((resolve) => (fault = resolve));
+  const consumer = by("consumer");
+  const refused = new Worker(consumer, "mails", () => undefined, { pump: true, stopOn: [], onError: fault });
+  await producer.put({ topic: "orders", id: "order-0", payload: "x", afterMs: 20 });
+  assert.match(String(((await told) as Error).cause), /NOPERM|can't run this command/);
+  await refused.close();
+  const handed = new Set<string>();
+  let wake = (): void => undefined;
+  const worker = new Worker(by("worker"), "orders", ({ id }) => {
+    handed.add(id);
+    wake();
+  }, { pump: true, stopOn: [] });
+  for (const id of ["order-0", "order-1", "order-2"]) {
+    await producer.put({ topic: "orders", id, payload: "x", afterMs: 20 });
+    while (!handed.has(id)) await new Promise<void>((resolve) => (wake = resolve));
+    await redis.call("SCRIPT", "FLUSH");
+  }
+  await worker.close();
+  for (const one of [consumer, producer]) one.close();
 });
 
 test("calls that wait for a replica work for the printed users, also after a SCRIPT FLUSH", async () => {

@@ -13,6 +13,7 @@ import { readEnvelope } from "../src/stored.js";
 import { contentHash, envelopeOf } from "../src/message.js";
 import { generateId, idAndGroup, idBytes, idText, isGenerated, name, newId, placesOf, storedId, topicArg, topicText } from "../src/names.js";
 import { script } from "../src/scripts.js";
+import { LOCK_MS, POLL_MS, Shard } from "../src/schedule.js";
 import { vectors } from "./server.js";
 
 const backoffOf = (said: any) => (said ? { kind: said.kind, delaysMs: said.delays_ms } : undefined);
@@ -140,4 +141,77 @@ test("a URL says the hosts and the login as everywhere", () => {
       return true;
     });
   }
+});
+
+const pumping = vectors("pumping.json");
+
+/** A shard that was claimed, on a local clock that runs like Redis's. */
+function owned(claimed: number, redisMs = 0): Shard {
+  const shard = new Shard(0);
+  shard.clock.hear(redisMs * 1000, redisMs, redisMs);
+  shard.sends("claim");
+  shard.own(1, claimed);
+  return shard;
+}
+
+test("a worker that pumps does next what all clients do", () => {
+  assert.deepEqual([LOCK_MS, POLL_MS], [pumping.lock_ms, pumping.poll_ms]);
+  for (const one of pumping.owned) {
+    const shard = owned(one.claimed_ms, one.now_ms);
+    shard.sends("pump");
+    if (one.woken_ms) shard.woken(String(one.woken_ms), one.pumped_ms);
+    for (let n = 0; n < one.pump_errors; n++) shard.fail("pump", one.pumped_ms);
+    const dueMs = one.next_due_ms ?? Infinity;
+    if (one.pump_errors === 0) shard.answer(dueMs, false, !one.more && dueMs <= one.pumped_ms, one.pumped_ms);
+    const { verb, at } = shard.next(one.now_ms);
+    assert.deepEqual([verb, Math.max(at - one.now_ms, 0)], [one.does, one.in_ms], one.name);
+  }
+});
+
+test("a worker that pumps claims when all clients do", () => {
+  const now = 100_000;
+  const events: Record<string, (shard: Shard, lockMs?: number) => void> = {
+    claimed: (shard) => shard.own(1, now),
+    owned: (shard, lockMs) => shard.lose(now, lockMs),
+    free: (shard) => (shard.lose(now), shard.woken("free", now)),
+    "free during the claim": (shard) => (shard.woken("free", now), shard.lose(now, 5_000)),
+    fenced: (shard) => (shard.own(1, now), shard.lose(now)),
+    error: (shard) => shard.fail("claim", now),
+    "pumps were not answered for 10 s": (shard) => (shard.own(1, now - 10_000), shard.own(1, now)),
+  };
+  for (const { event, lock_ms: lockMs, claim_in_ms: least, random_ms: random } of pumping.claims) {
+    const shard = new Shard(0);
+    shard.sends("claim");
+    events[event]!(shard, lockMs ?? undefined);
+    const found = shard.claimAt - now;
+    assert.ok(found >= least && found <= least + random, `${event}: ${found}`);
+  }
+});
+
+test("a clock that jumped holds its shard until it was steady for ten seconds", () => {
+  const shard = owned(0);
+  const hear = (aheadMs: number, at: number): void => shard.clock.hear((aheadMs + at) * 1000, at, at + 1);
+  shard.answer(Infinity, false, false, 0);
+  for (const jumpMs of [5_000, -5_000]) {
+    hear(shard.clock.aheadMs + jumpMs, 1_000);
+    assert.equal(shard.next(1_000).verb, "hold");
+    shard.answer(0, true, false, 1_000);
+    assert.deepEqual(shard.next(1_000), { verb: "claim", at: 1_000 }); // closely; and never a pump
+    for (let second = 2; second <= 11; second++) {
+      hear(shard.clock.aheadMs, second * 1_000);
+      assert.equal(shard.next(second * 1_000).verb, "claim", String(second));
+    }
+    hear(shard.clock.aheadMs, 11_500);
+    assert.equal(shard.next(11_500).verb, "hold");
+    shard.answer(0, false, false, 11_500);
+    assert.equal(shard.next(11_500).verb, "pump");
+  }
+});
+
+test("a hold of an earlier owner ends once the clock is proven, and a slow answer accuses nobody", () => {
+  const shard = owned(0);
+  shard.answer(0, true, false, 0);
+  assert.deepEqual([shard.next(9_000), shard.next(10_000).verb], [{ verb: "claim", at: 1_000 }, "hold"]);
+  shard.clock.hear(1_500_000, 1_000, 4_000);
+  assert.ok(!shard.clock.isJumped);
 });
