@@ -20,6 +20,9 @@ type listener struct {
 	channel func(shard int) string
 	// notify reports a shard whose queue may be ready, for one topic or, with "", for all topics.
 	notify func(shard int, topic string)
+	// wake is nil unless due times are followed; woken takes their reports.
+	wake  func(shard int) string
+	woken func(shard int, report string)
 	// topics are those that callers wait for, workers names the channel on which the workers of a topic are counted.
 	topics  func() []string
 	workers func(topic string) string
@@ -121,6 +124,9 @@ func (l *listener) listen(ctx context.Context, node redis.UniversalClient, shard
 		var channels []string
 		for _, shard := range shards[:size] {
 			channels = append(channels, l.channel(shard))
+			if l.wake != nil {
+				channels = append(channels, l.wake(shard))
+			}
 		}
 		if err := subscription.SSubscribe(ctx, channels...); err != nil {
 			return err
@@ -177,9 +183,15 @@ func (l *listener) receive(ctx context.Context, node redis.UniversalClient, subs
 			}
 			if strings.HasSuffix(event.Channel, ":ready") {
 				l.notify(shardOf(event.Channel), "")
+			} else if strings.HasSuffix(event.Channel, ":wake") {
+				l.woken(shardOf(event.Channel), "0")
 			}
 		case *redis.Message:
-			l.notify(shardOf(event.Channel), event.Payload)
+			if strings.HasSuffix(event.Channel, ":wake") {
+				l.woken(shardOf(event.Channel), event.Payload)
+			} else {
+				l.notify(shardOf(event.Channel), event.Payload)
+			}
 		}
 	}
 }

@@ -25,6 +25,9 @@ var folder, socket string
 
 // TestMain starts a private redis-server on a unix socket in a temporary folder, and ends the server with the tests.
 func TestMain(m *testing.M) {
+	if namespace := os.Getenv("DELAYQ_TEST_PUMP"); namespace != "" {
+		pumpInAProcess(namespace)
+	}
 	folder = must(os.MkdirTemp("", "delayq-go-"))
 	socket = filepath.Join(folder, "s")
 	server := start("redis-server", "--port", "0", "--unixsocket", socket, "--dir", folder, "--save", "", "--appendonly", "no")
@@ -87,8 +90,15 @@ func timed(t *testing.T, at, namespace string) *Client {
 	connection := redis.NewClient(&redis.Options{Network: "unix", Addr: at})
 	t.Cleanup(func() { _ = connection.Close() })
 	client := deployment(t, connection, namespace, 16)
+	startTimer(t, at, namespace, 16)
+	return client
+}
+
+// startTimer starts a real timer.
+func startTimer(t *testing.T, at, namespace string, shards int) *exec.Cmd {
+	t.Helper()
 	config := filepath.Join(t.TempDir(), "timer.toml")
-	sections := fmt.Sprintf("[deployment]\nnamespace = %q\nshards = 16\n[redis]\nurl = \"unix://%s\"\n[etcd]\nenabled = false\n[admin]\nlisten = \"127.0.0.1:0\"\n", namespace, at)
+	sections := fmt.Sprintf("[deployment]\nnamespace = %q\nshards = %d\n[redis]\nurl = \"unix://%s\"\n[etcd]\nenabled = false\n[admin]\nlisten = \"127.0.0.1:0\"\n", namespace, shards, at)
 	if err := os.WriteFile(config, []byte(sections), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +108,7 @@ func timed(t *testing.T, at, namespace string) *Client {
 	}
 	timer := start(program, config)
 	t.Cleanup(func() { kill(timer) })
-	return client
+	return timer
 }
 
 // ownServer starts a redis-server that a test may freeze, kill and restart; data survives a restart.

@@ -47,6 +47,8 @@ type waiters struct {
 	shards   int
 	end      context.CancelFunc
 	isClosed bool
+	// followers get the reports of due times.
+	followers map[*pumping]bool
 }
 
 // ErrClosed is returned by calls after Close.
@@ -215,11 +217,44 @@ func (c *Client) listen(shards int) error {
 		ctx, w.end = context.WithCancel(context.Background())
 		w.shards = shards
 		channel := func(shard int) string { return c.key(shard, "ready") }
-		listener := listener{redis: c.redis, channel: channel, notify: w.notify, shards: shards, pingAfter: c.pingAfter,
+		listener := listener{redis: c.redis, channel: channel, notify: w.notify, shards: shards, pingAfter: c.pingAfter, woken: w.woken,
 			topics: w.topics, workers: func(topic string) string { return c.key(0, "workers:"+topic) }, doubt: c.silences.doubt}
+		if len(w.followers) > 0 {
+			listener.wake = func(shard int) string { return c.key(shard, "wake") }
+		}
 		go listener.run(ctx)
 	}
 	return nil
+}
+
+// followDue also reports the due times of all shards, from now on: a sooner one, "free", or 0 where reports may be lost.
+func (c *Client) followDue(p *pumping, shards int) error {
+	w := &c.waiters
+	w.mu.Lock()
+	isFirst := len(w.followers) == 0
+	if isFirst {
+		w.followers = map[*pumping]bool{}
+	}
+	w.followers[p] = true
+	w.mu.Unlock()
+	if isFirst {
+		w.listenAgain()
+	}
+	return c.listen(shards)
+}
+
+func (w *waiters) unfollow(p *pumping) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.followers, p)
+}
+
+func (w *waiters) woken(shard int, report string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for p := range w.followers {
+		p.woken(shard, report)
+	}
 }
 
 // listenAgain restarts listening with the next waiting call, after a shard has moved.

@@ -18,8 +18,8 @@ import (
 //go:embed lua
 var packed embed.FS
 
-var verbs = strings.Fields(`ack bury cancel cancel_group configure count describe dictionary extend grow list list_group
-	overview peek promote purge put release replay reschedule reserve shift_group`)
+var verbs = strings.Fields(`ack bury cancel cancel_group claim configure count describe dictionary extend grow hold list list_group
+	overview peek promote pump purge put release replay reschedule reserve shift_group`)
 
 var include = regexp.MustCompile(`(?m)^--# include (.*)$`)
 

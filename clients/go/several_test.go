@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -105,6 +106,39 @@ func TestANodeThatIsAwayStopsOnlyItsShards(t *testing.T) {
 	if err := worker.close(t); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func TestANodeThatIsSilentDelaysNoPumpOfAnother(t *testing.T) {
+	ctx := context.Background()
+	at, server, _ := ownServer(t)
+	silent := redis.NewClient(&redis.Options{Network: "unix", Addr: at})
+	t.Cleanup(func() { _ = silent.Close() })
+	nodes := []Node{{"a", silent, "0,2"}, {"b", connect(t), "1,3"}}
+	of := must(NewOfNodes(nodes, "silent-node")).redis
+	client := deployment(t, of, "silent-node", 4)
+	worker := work(t, client, "orders", nothing, pumps)
+	var handed []string
+	putAll := func(there bool, name string) {
+		var ids []string
+		for n := 0; len(ids) < 5; n++ {
+			if id := fmt.Sprint(name, "-", n); placesOf(id, []int{4})[0]%2 == 0 == there {
+				ids = append(ids, id)
+				must(client.Put(ctx, Message{Topic: "orders", ID: id, Due: After(50 * time.Millisecond)}))
+			}
+		}
+		handed = has(t, worker, handed, ids)
+	}
+	putAll(true, "held")
+	putAll(false, "other")
+	_ = server().Process.Signal(syscall.SIGSTOP)
+	began := time.Now()
+	putAll(false, "later")
+	if took := time.Since(began); took > 4*time.Second { // less than the deadline of a call
+		t.Error(took)
+	}
+	_ = server().Process.Signal(syscall.SIGCONT)
+	eventually(t, "an answer", func() bool { return silent.Ping(ctx).Err() == nil })
+	putAll(true, "again")
 }
 
 func TestAShardWhoseNodeIsNotGivenFailsByNameAndTheOthersAreServed(t *testing.T) {

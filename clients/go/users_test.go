@@ -20,7 +20,7 @@ func makeUsers(t *testing.T, admin *redis.Client, args ...string) {
 	if !is {
 		program = "../../target/debug/delayq"
 	}
-	for _, role := range []string{"producer", "consumer", "admin"} {
+	for _, role := range []string{"producer", "consumer", "worker", "admin"} {
 		printed := must(exec.Command(program, append([]string{"acl", "print", "--role", role}, args...)...).Output())
 		_, user, found := strings.Cut(string(printed), "user ")
 		if !found {
@@ -88,6 +88,34 @@ func TestAllVerbsWorkForThePrintedUsersAlsoAfterAScriptFlushAndARestart(t *testi
 		}
 	}
 	useAll("restarted")
+}
+
+func TestAWorkerThatPumpsWorksAsThePrintedUserAndIsToldWhatAConsumerMayNot(t *testing.T) {
+	at, _, _ := ownServer(t)
+	ctx, options := context.Background(), redis.Options{Network: "unix", Addr: at}
+	admin := redis.NewClient(&options)
+	t.Cleanup(func() { _ = admin.Close() })
+	makeUsers(t, admin)
+	producer := deployment(t, admin, "dq", 1)
+	soon := func(id string) {
+		must(producer.Put(ctx, Message{Topic: "orders", ID: id, Due: After(20 * time.Millisecond)}))
+	}
+	refused := work(t, as(t, "consumer", options), "mails", nothing, pumps)
+	soon("order-0")
+	if err := within(t, "an error", refused.errors); !strings.Contains(err.Error(), "can't run this command") && !strings.Contains(err.Error(), "NOPERM") {
+		t.Fatal(err)
+	}
+	_ = refused.close(t)
+	worker := work(t, as(t, "worker", options), "orders", nothing, pumps)
+	within(t, "order-0", worker.handed)
+	for _, id := range []string{"order-1", "order-2"} {
+		soon(id)
+		within(t, id, worker.handed)
+		must(admin.ScriptFlush(ctx).Result())
+	}
+	if err := worker.close(t); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestCallsThatWaitForAReplicaWorkForThePrintedUsersAlsoAfterAScriptFlush(t *testing.T) {

@@ -5,6 +5,7 @@ package delayq
 import (
 	"encoding/hex"
 	"fmt"
+	"math"
 	"net"
 	"reflect"
 	"regexp"
@@ -247,5 +248,127 @@ func TestAURLSaysTheHostsAndTheLoginAsEverywhere(t *testing.T) {
 		if _, err := ParseURL(said.URL); err == nil || !strings.Contains(err.Error(), said.Named) || strings.Contains(err.Error(), "ter2") {
 			t.Fatal(said, err)
 		}
+	}
+}
+
+// owned returns a shard that was claimed, on a local clock that runs like Redis's.
+func owned(claimed, redisMs float64) *shard {
+	s := newShard()
+	s.clock.hear(int64(redisMs*1000), redisMs, redisMs)
+	s.sends("claim")
+	s.own(1, claimed)
+	return s
+}
+
+func TestAWorkerThatPumpsDoesNextWhatAllClientsDo(t *testing.T) {
+	var said struct {
+		Lock  float64 `json:"lock_ms"`
+		Poll  float64 `json:"poll_ms"`
+		Owned []struct {
+			Name, Does string
+			Now        float64  `json:"now_ms"`
+			Claimed    float64  `json:"claimed_ms"`
+			Pumped     float64  `json:"pumped_ms"`
+			Due        *float64 `json:"next_due_ms"`
+			Woken      *int64   `json:"woken_ms"`
+			In         float64  `json:"in_ms"`
+			More       bool
+			Errors     int `json:"pump_errors"`
+		}
+		Claims []struct {
+			Event  string
+			Lock   *int64  `json:"lock_ms"`
+			In     float64 `json:"claim_in_ms"`
+			Random float64 `json:"random_ms"`
+		}
+	}
+	vectors(t, "pumping.json", &said)
+	if said.Lock != lockMs || said.Poll != pollAfter {
+		t.Error(said.Lock, said.Poll)
+	}
+	for _, one := range said.Owned {
+		s, due := owned(one.Claimed, one.Now), math.Inf(1)
+		s.sends("pump")
+		if one.Woken != nil {
+			s.woken(fmt.Sprint(*one.Woken), one.Pumped)
+		}
+		for n := 0; n < one.Errors; n++ {
+			s.fail("pump", one.Pumped)
+		}
+		if one.Due != nil {
+			due = *one.Due
+		}
+		if one.Errors == 0 {
+			s.answer(due, false, !one.More && due <= one.Pumped, one.Pumped)
+		}
+		if verb, at := s.next(one.Now); verb != one.Does || math.Max(at-one.Now, 0) != one.In {
+			t.Errorf("%s: %s in %v ms", one.Name, verb, at-one.Now)
+		}
+	}
+	const now = 100_000.0
+	for _, one := range said.Claims {
+		s := newShard()
+		s.sends("claim")
+		switch one.Event {
+		case "claimed":
+			s.own(1, now)
+		case "owned":
+			rest := watchAfter
+			if one.Lock != nil {
+				rest = afterLock(*one.Lock)
+			}
+			s.lose(now, rest)
+		case "free":
+			s.lose(now, watchAfter)
+			s.woken("free", now)
+		case "free during the claim":
+			s.woken("free", now)
+			s.lose(now, afterLock(5_000))
+		case "fenced":
+			s.own(1, now)
+			s.lose(now, watchAfter)
+		case "error":
+			s.fail("claim", now)
+		case "pumps were not answered for 10 s":
+			s.own(1, now-10_000)
+			s.own(1, now)
+		default:
+			t.Error(one.Event)
+		}
+		if found := s.claimAt - now; found < one.In || found > one.In+one.Random {
+			t.Errorf("%s: a claim in %v ms", one.Event, found)
+		}
+	}
+}
+
+func TestAClockThatJumpedHoldsItsShardUntilItWasSteadyForTenSeconds(t *testing.T) {
+	s := owned(0, 0)
+	does := func(at float64, want string) {
+		t.Helper()
+		if verb, _ := s.next(at); verb != want {
+			t.Fatalf("at %v: %s", at, verb)
+		}
+	}
+	hear := func(ahead, at float64) { s.clock.hear(int64((ahead+at)*1000), at, at+1) }
+	s.answer(math.Inf(1), false, false, 0)
+	for _, jump := range []float64{5_000, -5_000} {
+		hear(s.clock.aheadMs+jump, 1_000)
+		does(1_000, "hold")
+		s.answer(0, true, false, 1_000)
+		for second := 1_000.0; second <= 11_000; second += 1_000 { // closely; and never a pump
+			does(second, "claim")
+			hear(s.clock.aheadMs, second)
+		}
+		hear(s.clock.aheadMs, 11_500)
+		does(11_500, "hold")
+		s.answer(0, false, false, 11_500)
+		does(11_500, "pump")
+	}
+	s = owned(0, 0)
+	s.answer(0, true, false, 0) // a hold of an earlier owner ends once the clock is proven
+	does(9_000, "claim")
+	does(10_000, "hold")
+	if s.clock.hear(1_500_000, 1_000, 4_000); s.clock.isJumped {
+		t.Fatal("a slow answer accused the clock")
 	}
 }

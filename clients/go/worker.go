@@ -28,6 +28,8 @@ type Worker struct {
 	Lease time.Duration
 	// StopTimeout is how long Run waits for handlers after the context has ended: 10 s if 0.
 	StopTimeout time.Duration
+	// Pump also pumps due messages, so that no timer is needed. Workers that pump share the shards, and yield to timers.
+	Pump bool
 	// OnError receives errors, with the message concerned if there is one. If nil, errors are logged.
 	OnError func(delivery *Delivery, err error)
 }
@@ -85,8 +87,22 @@ func (w Worker) Run(ctx context.Context) error {
 	handlers, end := context.WithCancel(detached{ctx})
 	defer end()
 	run := running{Worker: w, handlers: handlers, slots: make(chan struct{}, w.Concurrency), held: map[*Delivery]bool{}}
+	pumped := make(<-chan struct{})
+	pumpedUntil, endPump := context.WithCancel(ctx)
+	defer endPump()
+	if w.Pump {
+		pumped = w.Client.pump(pumpedUntil, func(err error) { w.OnError(nil, err) })
+	}
 	closed := run.take(ctx, ask)
-	return first(closed, run.stop(end))
+	endPump()
+	late := run.stop(end)
+	if w.Pump {
+		select {
+		case <-pumped:
+		case <-time.After(giveBackWithin):
+		}
+	}
+	return first(closed, late)
 }
 
 // quiet protects a worker from a panic in OnError. If report is nil, errors are logged.
