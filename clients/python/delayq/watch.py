@@ -103,7 +103,7 @@ class Watch:
         return 0 < former < shards
 
     async def _cover(self, is_changed: bool) -> None:
-        """Listens to every server of the shards, anew after a change."""
+        """Listens to every server of the shards, again after a change."""
         if is_changed:
             await self.connect_again()
         if not self._servers or any(server not in self._listeners for server in self._servers):

@@ -214,7 +214,9 @@ def test_a_clock_that_jumped_holds_its_shard_until_it_was_steady_for_ten_seconds
         shard.clock.hear(int((shard.clock.ahead_s + 11.5) * 1e6), 11.5, 11.501)
         assert not shard.clock.is_jumped and shard.next(11.5)[0] == "hold"
         shard.answer(0.0, False, False, 11.5)
-        assert shard.next(11.5)[0] == "pump"
+        shard.own(1, 11.5)
+        assert shard.next(11.6)[0] == "pump"
+        shard.own(1, 0.0)
 
 
 def test_a_hold_of_an_earlier_owner_ends_once_the_clock_is_proven_and_a_slow_answer_accuses_nobody():
