@@ -118,9 +118,11 @@ async fn read(app: &App, ask: Ask) -> Result<Message, Problem> {
 
 fn json_message(body: &[u8], topic: &Topic, past_ok: bool) -> Result<Message, Problem> {
     let message = put_line::parse_anywhere(body, Some(topic), past_ok);
-    let message = message.map_err(|why| match why.starts_with("it is not") {
-        true => Problem::new(Kind::Malformed, why),
-        false => Problem::new(Kind::Invalid, why),
+    let message = message.map_err(|why| {
+        match ["not JSON", "the line is not UTF-8"].iter().any(|fault| why.starts_with(fault)) {
+            true => Problem::new(Kind::Malformed, why),
+            false => Problem::new(Kind::Invalid, why),
+        }
     })?;
     if message.topic != *topic {
         return Err(Problem::invalid("topic", "the topic in the body differs from the topic in the path"));
