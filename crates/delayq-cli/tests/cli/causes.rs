@@ -124,7 +124,7 @@ async fn what_is_stored_refuses_each_in_its_own_words() {
             ),
             (&["topic", "delete", "orders"], "DQ-U023", &["orders is not empty", "delayq purge TOPIC"]),
             (&["cancel", "orders", "b"], "DQ-U012", &["no message b"]),
-            (&["topics", "--namespace", "other"], "DQ-R002", &["there is no namespace other"]),
+            (&["topics", "--namespace", "other"], "DQ-R002", &["no namespace other"]),
             (&["shards", "grow", "--to", "2", "--yes"], "DQ-U026", &["can only grow", "delayq shards"]),
             (&["shards", "move", "0-1", "--to", "b", "--yes"], "DQ-U026", &["[[redis.nodes]]"]),
             (

@@ -28,7 +28,7 @@ const CASES: &[Case] = &[
     Case {
         text: "format = 'human'\n[sinks.out.redis-stream]\n[[routes]]\ntopic = 'a'\nsink = 'outt'\n",
         exit: 78,
-        said: "DQ-C001: 1 fault in FILE\n  FILE:12: routes[0].sink: there is no [sinks.outt]; known sinks: out",
+        said: "DQ-C001: 1 fault in FILE\n  FILE:12: routes[0].sink: no [sinks.outt]; known sinks: out",
     },
     Case {
         text: "format = 'human'\n[sinks.out.redis-stream]\n[[routes]]\ntopic = '**'\nsink = 'out'\n[[routes]]\ntopic = 'b'\n\

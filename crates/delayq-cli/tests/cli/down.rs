@@ -64,7 +64,7 @@ async fn a_wrong_namespace_names_those_that_are_there() {
         let finished = run(&redis, &[&["--namespace", "bil"], args].concat()).await;
         assert_ne!(finished.code, Some(0), "{finished:?}");
         let said = [finished.stdout, finished.stderr].concat();
-        let names = "there is no namespace bil in this Redis, but billing, dq: choose with --namespace";
+        let names = "no namespace bil in this Redis, only billing, dq: choose with --namespace";
         assert!(said.contains(names), "{args:?}: {said}");
     }
 }

@@ -190,7 +190,7 @@ async fn a_deployment_that_replaces_another_one_in_etcd_is_recorded_on_request_a
     kept_out.wait_for_line("DQ-T007", LONG).await;
     let both = [fleet.run(&["doctor", "--json"]).await, fleet.run(&["check", "--json"]).await];
     assert!(agreed(&both[0], &both[1]).contains(&("timers".to_owned(), "CRITICAL")), "{both:?}");
-    for part in ["those in etcd are of deployment", "delayq init --replace"] {
+    for part in ["the timers in etcd belong to deployment", "delayq init --replace"] {
         assert!(both.iter().all(|said| said.stdout.contains(part)), "{both:?}");
     }
     let replaced = fleet.json(&["init", "--replace"]).await;

@@ -10,7 +10,7 @@ async fn a_deployment_grows_and_every_command_finds_what_was_there_before() {
     }
     assert!(done(&redis, &["shards"]).await.starts_with("layout 1: 4 shards\n"));
     let said = done(&redis, &["shards", "grow", "--to", "7", "--yes"]).await;
-    assert!(said.starts_with("there are 7 shards now: 3 added, 4 followed"), "{said}");
+    assert!(said.starts_with("there are 7 shards now: 3 added, 4 updated"), "{said}");
     let again = done(&redis, &["shards", "grow", "--to", "7"]).await;
     assert!(again.starts_with("there are already 7 shards"), "{again}");
     let shards = done(&redis, &["shards"]).await;

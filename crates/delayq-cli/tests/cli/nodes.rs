@@ -86,7 +86,7 @@ async fn a_growth_gives_the_new_shards_to_the_node_that_was_asked_for_and_to_no_
     assert_eq!(nodes.servers[2].command::<u64>(&["DBSIZE"]).await, 0, "nothing was created");
 
     let grown = run(&rows, &[&grow[..], &["c"]].concat()).await;
-    assert!(grown.stdout.starts_with("there are 6 shards now: 2 added, 4 followed"), "{grown:?}");
+    assert!(grown.stdout.starts_with("there are 6 shards now: 2 added, 4 updated"), "{grown:?}");
     let shards = run(&rows, &["shards", "--json"]).await;
     let lines: Vec<serde_json::Value> = serde_json::from_str(&shards.stdout).unwrap();
     let homes: Vec<&str> = lines.iter().map(|line| line["node"].as_str().unwrap()).collect();
@@ -198,8 +198,7 @@ async fn a_backup_leaves_out_a_node_that_is_lost_only_by_its_name_and_says_so_ev
     let stopped = run(&["backup", &first_path]).await;
     assert_eq!(stopped.code, Some(69), "{stopped:?}");
     assert!(stopped.stderr.contains("a (redis://") && !first.exists(), "{stopped:?}");
-    for (name, why) in [("x", "there is no node x to leave out: its nodes are a, b, c"), ("b", "a (redis://")]
-    {
+    for (name, why) in [("x", "no node x to leave out: its nodes are a, b, c"), ("b", "a (redis://")] {
         let refused = run(&["backup", &first_path, "--without-node", name]).await;
         assert!(refused.code != Some(0) && refused.stderr.contains(why) && !first.exists(), "{refused:?}");
     }

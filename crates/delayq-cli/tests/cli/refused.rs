@@ -39,7 +39,7 @@ async fn a_refused_put_names_its_fault_and_stores_nothing() {
         (&["t", "{}", "--header", "a b=c"], "the header name \"a b\" is not"),
         (
             &["t", "{}", "--at", "2030-01-01T00:00:00Z", "--expires", "2029-01-01T00:00:00Z"],
-            "not after its due time",
+            "not after the due time",
         ),
         (&["t", "{}", "--max-attempts", "70000"], "70000 is not in 1..=65535"),
         (&["t", "{}", "--nonsense"], "unexpected argument"),

@@ -62,7 +62,7 @@ async fn a_node_that_is_down_hides_no_other_and_is_named_with_advice_and_runbook
     let [verdict, found, advice, runbook] = wrong(&status, "redis").remove(0);
     assert_eq!(verdict, "bad");
     assert!(found.contains(&nodes.servers[1].address()), "{found}");
-    assert!(advice.starts_with("start it, or correct [redis]"), "{advice}");
+    assert!(advice.starts_with("start Redis, or correct [redis]"), "{advice}");
     assert!(runbook.ends_with("docs/runbooks.md#delayqcheckbad"), "{runbook}");
     let away = wrong(&status, "deployment").remove(0);
     assert_eq!(away[1], format!("dq: 4 of 6 shards answer; {}", missing[0].as_str().unwrap()));
