@@ -12,6 +12,7 @@ use delayq_service::config::backoff;
 use delayq_service::json::put as json_of;
 use delayq_service::put_line;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::value::RawValue;
 
 /// The header by which a repeat is recognised.
 const KEY: &str = "idempotency-key";
@@ -118,12 +119,12 @@ async fn read(app: &App, ask: Ask) -> Result<Message, Problem> {
 
 fn json_message(body: &[u8], topic: &Topic, past_ok: bool) -> Result<Message, Problem> {
     let message = put_line::parse_anywhere(body, Some(topic), past_ok);
-    let message = message.map_err(|why| {
-        match ["not JSON", "the line is not UTF-8"].iter().any(|fault| why.starts_with(fault)) {
-            true => Problem::new(Kind::Malformed, why),
-            false => Problem::new(Kind::Invalid, why),
-        }
-    })?;
+    // A body without valid JSON is malformed; JSON that is not a message is invalid.
+    let kind = || match serde_json::from_slice::<&RawValue>(body) {
+        Err(_) => Kind::Malformed,
+        Ok(_) => Kind::Invalid,
+    };
+    let message = message.map_err(|why| Problem::new(kind(), why))?;
     if message.topic != *topic {
         return Err(Problem::invalid("topic", "the topic in the body differs from the topic in the path"));
     }
