@@ -4,6 +4,7 @@ mod failure;
 mod handling;
 mod job;
 mod serving;
+pub mod testing;
 
 pub use failure::Failure;
 pub use job::Job;

@@ -38,7 +38,11 @@ pub(super) async fn handle(handler: Handler, delivery: Delivery) {
 /// A panic is a failed attempt.
 async fn run(handler: Handler, job: Job) -> Result<(), Failure> {
     let handled = AssertUnwindSafe(async move { handler(job).await }).catch_unwind().await;
-    handled.unwrap_or_else(|panic| Err(Failure::retry(format!("panicked: {}", said(&*panic)))))
+    handled.unwrap_or_else(|panic| Err(panicked(&*panic)))
+}
+
+pub(super) fn panicked(panic: &(dyn Any + Send)) -> Failure {
+    Failure::retry(format!("panicked: {}", said(panic)))
 }
 
 fn said(panic: &(dyn Any + Send)) -> &str {

@@ -16,6 +16,7 @@ mod odd_times;
 mod pumping;
 mod reserved;
 mod server;
+mod testing;
 mod tls;
 mod vectors;
 mod waiting;
