@@ -16,7 +16,7 @@ pub async fn an_unpaid_order_expires_after_half_an_hour(redis: &str) -> Result<(
         let pending = queue.pending(&expiries).await.unwrap(); // nothing waits for half an hour …
         assert_eq!(pending[0].payload, b"order-17");
 
-        let drained = queue.drain(&[expiries.clone()], async |_job| Ok(())).await.unwrap();
+        let drained = queue.drain(std::slice::from_ref(&expiries), async |_job| Ok(())).await.unwrap();
         assert_eq!(drained[0].settled, Settled::Delivered);
         assert!(queue.pending(&expiries).await.unwrap().is_empty());
     })
