@@ -35,7 +35,7 @@ pub fn judge(look: &Look, limits: &Limits) -> Vec<Check> {
         Err(error) => checks.push(nowhere(look, error)),
     }
     if !look.part.has_etcd() {
-        checks.push(Check::good("etcd", "not used: a single timer owns every shard, or workers pump"));
+        checks.push(Check::good("etcd", "not used: one timer owns every shard, or workers pump"));
     }
     checks.extend(look.etcd.iter().flat_map(etcd::judge));
     checks

@@ -105,7 +105,7 @@ pub(crate) async fn poison_is_buried_with_its_reason_and_its_neighbours_go_on<B:
     assert_eq!(of("b").header("delayq-reason"), "unknown header delayq-dely");
     assert_eq!((of("b").header("x-kept"), &of("b").body), ("1", &misspelt.body));
     assert!(of("b").header("delayq-origin").contains(B::ORIGIN), "{dead:?}");
-    assert!(of("d").header("delayq-reason").contains("expires"), "{dead:?}");
+    assert!(of("d").header("delayq-reason").contains("expiry"), "{dead:?}");
     assert_eq!(of("a").header("delayq-reason"), "the id is taken by another message");
     assert_eq!(of("a").body, b"another body");
     stage.is_settled().await;

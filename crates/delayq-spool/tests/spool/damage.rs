@@ -39,7 +39,7 @@ async fn a_row_of_another_type_stops_no_other_and_is_set_aside() {
     let batch = reader.waiting(0, 10).unwrap();
     let sound: Vec<bool> = batch.iter().map(|spooled| spooled.record.is_ok()).collect();
     assert_eq!(sound, [false, false, true, true]);
-    assert_eq!(batch[0].record, Err("its body is not bytes, but Text".to_owned()));
+    assert_eq!(batch[0].record, Err("the body is Text, not bytes".to_owned()));
     reader.reject(1, "no bytes").unwrap();
     reader.reject(2, "no bytes").unwrap();
     assert_eq!(reader.rejected(0, 10).unwrap().len(), 2);

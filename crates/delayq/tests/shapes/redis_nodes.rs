@@ -90,10 +90,7 @@ async fn a_wrong_map_is_refused_by_name_and_creates_nothing() {
     let producer = Producer::start(client.clone(), ProducerOptions::default());
     let id = id_in(1..2, 6);
     let error = producer.put(far().id(&*id).unwrap()).await.unwrap_err().error;
-    assert!(
-        error.to_string().contains("shard 1 is not in the Redis of node b, but in that of node a"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("shard 1 is on node a, not on node b"), "{error}");
     assert!(matches!(Admin::new(client).init().await, Err(Error::Deployment(_))));
 
     // A client configured for one Redis, and a client for one Redis that created a deployment of fewer shards.

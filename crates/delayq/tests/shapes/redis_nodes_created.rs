@@ -115,7 +115,7 @@ async fn no_shard_is_created_while_a_node_does_not_say_whether_it_has_it() {
     assert_eq!(keys(&nodes.servers[0]).await, 0);
     nodes.servers[2].resume().await;
     let error = admin(&wrong, 4).init().await.unwrap_err().to_string();
-    assert!(error.contains("shard 0 is not in the Redis of node a, but in that of node c"), "{error}");
+    assert!(error.contains("shard 0 is on node c, not on node a"), "{error}");
 }
 
 #[tokio::test]
