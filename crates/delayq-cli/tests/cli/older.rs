@@ -77,7 +77,10 @@ async fn older_data_is_said_by_log_metric_doctor_and_check_with_the_bound_of_wha
         moment(words[13]).unwrap().get() > saved.end() + 1000 && found.ends_with("may be missing"),
         "{found}"
     );
-    assert!(data["advice"].as_str().unwrap().contains("a message with its own id is not stored twice"), "{data}");
+    assert!(
+        data["advice"].as_str().unwrap().contains("a message with its own id is not stored twice"),
+        "{data}"
+    );
     assert!(data["runbook"].as_str().unwrap().ends_with("runbooks.md#delayqolderdata"), "{data}");
 }
 
