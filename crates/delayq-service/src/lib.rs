@@ -1,7 +1,7 @@
 //! The life of a process: configuration, logs, metrics, admin endpoint, signals and drain.
 //!
 //! A binary is a [`Service`]: its `main` calls [`main`], which runs through the steps of [`life`]. [`config`] explains
-//! the sections of a configuration, [`codes`] the operator-facing errors.
+//! the sections of a configuration, [`mod@codes`] the operator-facing errors.
 
 pub mod admin;
 mod arguments;

@@ -66,7 +66,7 @@ async fn what_a_damaged_log_has_lost_is_named_once_and_its_numbers_are_not_given
         let copy = copied(folder.path(), damage);
         let writer = open(copy.path()).unwrap();
         let mut reader = reader(copy.path());
-        let lost = format!("records {} to 20 are lost", ids(&reader).len() + 1);
+        let lost = format!("acknowledged records {} to 20 are not in the database", ids(&reader).len() + 1);
         let aside = reader.rejected(0, 9).unwrap();
         assert!(aside.len() == 1 && aside[0].reason.starts_with(&lost), "{name}: {lost}, {aside:?}");
         let retried = reader.retry(aside[0].seq, false).unwrap();

@@ -41,7 +41,10 @@ async fn what_is_spooled_after_the_database_was_deleted_is_in_a_new_one_and_what
     let reader = reader(folder.path());
     assert_eq!(ids(&reader), ["c", "d"]);
     let lost = reader.rejected(0, 9).unwrap();
-    assert!(lost.len() == 1 && lost[0].reason.starts_with("records 1 to 2 are lost"), "{lost:?}");
+    assert!(
+        lost.len() == 1 && lost[0].reason.starts_with("acknowledged records 1 to 2 are not in the database"),
+        "{lost:?}"
+    );
 }
 
 #[tokio::test]
