@@ -102,7 +102,8 @@ test("a worker that pumps works as the printed user, and is told what a consumer
   await refused.close();
   const handed = new Set<string>();
   let wake = (): void => undefined;
-  const worker = new Worker(by("worker"), "orders", ({ id }) => {
+  const pumping = by("worker");
+  const worker = new Worker(pumping, "orders", ({ id }) => {
     handed.add(id);
     wake();
   }, { pump: true, stopOn: [] });
@@ -112,7 +113,7 @@ test("a worker that pumps works as the printed user, and is told what a consumer
     await redis.call("SCRIPT", "FLUSH");
   }
   await worker.close();
-  for (const one of [consumer, producer]) one.close();
+  for (const one of [consumer, pumping, producer]) one.close();
 });
 
 test("calls that wait for a replica work for the printed users, also after a SCRIPT FLUSH", async () => {
