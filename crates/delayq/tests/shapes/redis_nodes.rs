@@ -102,7 +102,7 @@ async fn a_wrong_map_is_refused_by_name_and_creates_nothing() {
     }
     let _ = created(one_redis(nodes.servers[0].url(), 2)).await;
     let why = refusal(&right, 6).await;
-    assert!(why.contains("configured for 6 shards; the deployment has 2"), "{why}");
+    assert!(why.contains("configured for 6 shards, but the deployment has 2"), "{why}");
 }
 
 #[tokio::test]
