@@ -21,6 +21,9 @@ import (
 // How much later than its due time a message may come on a busy machine, half of them.
 const lateBy = time.Second
 
+// Time for a busy machine.
+const busy = 5 * time.Second
+
 func pumps(w *Worker) { w.Pump, w.Concurrency = true, 100 }
 
 // owners returns the owners of the shards of a deployment.
@@ -128,7 +131,7 @@ func TestAServerThatForgetsItsScriptsAndAListenerThatIsCutOffLoseNothing(t *test
 	received(t, worker, 501)
 }
 
-func TestAHandOverTakesLessThanATenthOfASecond(t *testing.T) {
+func TestAHandOverWaitsForNoLock(t *testing.T) {
 	connection := connect(t)
 	client := deployment(t, connection, "pump-hand-over", 2)
 	worker := work(t, client, "orders", nothing, pumps)
@@ -143,7 +146,7 @@ func TestAHandOverTakesLessThanATenthOfASecond(t *testing.T) {
 	worker.stop()
 	isOther := func(owner string) bool { return owner != first[0] && owner != first[1] }
 	eventually(t, "a hand-over", func() bool { return every(owners(t, connection, client), isOther) })
-	if took := time.Since(began); took > 100*time.Millisecond {
+	if took := time.Since(began); took > lockMs*time.Millisecond/10 {
 		t.Fatal(took)
 	}
 	if err := within(t, "the worker's end", worker.done); err != nil {
@@ -189,7 +192,7 @@ func TestAWorkerThatWasKilledIsReplacedWhenItsLockEnds(t *testing.T) {
 		t.Fatal(lines.Text())
 	}
 	eventually(t, "a claim of the other", owns(other))
-	if took := time.Since(killed); took > lockMs*time.Millisecond+time.Second {
+	if took := time.Since(killed); took > lockMs*time.Millisecond+time.Second+busy {
 		t.Fatal(took)
 	}
 }
