@@ -23,7 +23,7 @@ async fn the_lock_of_single_mode_refuses_a_second_timer() {
     let first = stand.timer_with(short_lock(), "first").await;
     let refused = start(short_lock(), stand.client.clone(), Membership::single("second")).await;
     let refused = refused.err().expect("the lock is renewed as long as the first one runs").to_string();
-    assert!(refused.starts_with("DQ-T003: first has the lock"), "{refused}");
+    assert!(refused.starts_with("DQ-T003: first holds the lock"), "{refused}");
     first.stop().await;
     let second = stand.timer_with(short_lock(), "second").await;
     second.stop().await;
