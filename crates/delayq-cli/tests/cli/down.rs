@@ -111,7 +111,7 @@ async fn the_doctor_finds_no_deployment_good_that_no_timer_has_ever_served() {
         "deployment      good",
         "persistence     warning",
         "timers          bad      no timer has ever owned 4 of 4 shards",
-        "start a timer: delayq-timer",
+        "start a timer (delayq-timer --config FILE), or a worker that pumps",
         "etcd            good     not used",
     ] {
         assert!(finished.stdout.contains(expected), "{expected:?} is not in\n{}", finished.stdout);

@@ -73,7 +73,8 @@ const NEEDS: &str = "operations.md#what-delayq-needs";
 const FAILOVER: &str = "operations/durability.md#what-a-failover-can-lose";
 const MOVING: &str = "operations/reshaping.md#moving-shards-to-a-new-node";
 
-const START: &str = "start a timer: delayq-timer --config FILE, or delayq up for everything on one machine";
+const START: &str =
+    "start a timer (delayq-timer --config FILE), or a worker that pumps (delayq work TOPIC --pump)";
 const CONSUME: &str = "start a worker, or a forwarder with a route for the topic; if one is running, see its \
                        log and delayq topic show TOPIC";
 

@@ -77,7 +77,7 @@ struct Sending<'a> {
 }
 
 impl SqsClient {
-    /// Sends messages, and stores the outcome of each at its index. Messages of a FIFO queue are sent in order.
+    /// Sends messages, and stores the outcome of each at its index.
     pub async fn publish(&self, access: &SqsAccess<'_>, letters: &[SqsLetter<'_>], outcomes: &Outcomes) {
         let mut queues: BTreeMap<&str, Vec<Entry>> = BTreeMap::new();
         for (index, letter) in letters.iter().enumerate() {
