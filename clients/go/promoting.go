@@ -78,8 +78,9 @@ func (c *Client) askAll(ctx context.Context, ask Reserve, shards []int) (found [
 	return found, err
 }
 
-// promoteEarliest promotes up to `room` delayed messages of a topic due until a time. It returns them in the order of due times;
-// a concurrent change may promote others in the same shards instead, and never more.
+// promoteEarliest promotes delayed messages of a topic due until a time, until `room` messages are ready: ready messages that are
+// not handed out, as of a paused topic, leave no room for others. It returns the promoted in the order of due times; a concurrent
+// change may promote others in the same shards instead, and never more.
 func (c *Client) promoteEarliest(ctx context.Context, topic string, until time.Time, room int) ([]place, error) {
 	reply, err := c.one(ctx, "overview", 0, 0)
 	if err != nil {
@@ -88,6 +89,10 @@ func (c *Client) promoteEarliest(ctx context.Context, topic string, until time.T
 	due := Range{From: time.UnixMilli(reply[0].(int64)/1000 + 1), To: until} // what is due now belongs to the timer
 	if due.From.After(until) {
 		return nil, nil
+	}
+	numbers, err := c.Topic(topic).Count(ctx)
+	if room -= int(numbers.Ready); err != nil || room <= 0 {
+		return nil, err
 	}
 	order, err := c.earliest(ctx, topic, due, room)
 	shares := map[int]int64{}

@@ -425,3 +425,17 @@ func TestTheGuidesTestPasses(t *testing.T) {
 		}
 	}
 }
+
+func TestOfAPausedTopicAReservePromotesNoMoreThanThereIsRoomFor(t *testing.T) {
+	onEach(t, func(t *testing.T, queue *Deployment) {
+		put(t, queue, many("orders", 20)...)
+		paused := delayq.Policy{Paused: delayq.Set(true)}
+		if _, err := queue.Client.Topic("orders").SetPolicy(context.Background(), paused); err != nil {
+			t.Fatal(err)
+		}
+		for n := 0; n < 3; n++ {
+			same(t, len(reserve(t, queue, 3, 19, "orders")), 0)
+		}
+		same(t, states(queue, "orders"), [3]int64{17, 3, 0})
+	})
+}

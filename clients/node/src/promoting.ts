@@ -9,14 +9,18 @@ import { storedOf, type Stored } from "./stored.js";
 const PAGE = 32;
 
 /**
- * Promotes up to `room` delayed messages of a topic due until a time. Returns them in the order of due times; a concurrent
- * change may promote others in the same shards instead, and never more.
+ * Promotes delayed messages of a topic due until a time, until `room` messages are ready: ready messages that are not handed
+ * out, as of a paused topic, leave no room for others. Returns the promoted in the order of due times; a concurrent change may
+ * promote others in the same shards instead, and never more.
  */
 export async function promoteEarliest(calls: Calls, topic: string, untilMs: number, room: number): Promise<Stored[]> {
   const [nowUs] = await calls.call("overview", 0, [0]);
   const fromMs = Math.floor(nowUs / 1000) + 1; // what is due now belongs to the timer
   if (fromMs > untilMs) return [];
-  const order = await earliest(calls, topic, [fromMs, untilMs], room);
+  const ready = await calls.everywhere(async (shard) => Number((await calls.call("count", shard, [topicArg(topic), 0]))[3] ?? 0));
+  const left = room - ready.reduce((sum, count) => sum + count, 0);
+  if (left <= 0) return [];
+  const order = await earliest(calls, topic, [fromMs, untilMs], left);
   for (const shard of new Set(order.map((one) => one.shard))) {
     const share = order.filter((one) => one.shard === shard).length;
     await inSteps(calls, "promote", shard, [topicArg(topic), ""], [fromMs, untilMs], PROMOTED, share);

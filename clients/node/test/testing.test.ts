@@ -196,6 +196,13 @@ onEachDeployment("a reserve hands ready messages out before any is promoted, and
   assert.deepEqual(await queue.client.reserve(["orders"], { waitMs: 10, promoteUntil: FAR + 1 }), []);
 });
 
+onEachDeployment("of a paused topic, a reserve promotes no more than there is room for", async (queue) => {
+  await putFar(queue, 20);
+  await queue.client.topic("orders").setPolicy({ paused: true });
+  for (let n = 0; n < 3; n++) assert.deepEqual(await queue.client.reserve(["orders"], { max: 3, promoteUntil: FAR + 19 }), []);
+  assert.deepEqual(await states(queue), [17, 3, 0]);
+});
+
 onEachDeployment("more than a call of a script takes are promoted in steps", async (queue) => {
   await putFar(queue, 600);
   assert.deepEqual(ids(await queue.client.reserve(["orders"], { max: 500, promoteUntil: FAR + 450 })), Array.from({ length: 451 }, (_, n) => `orders-${n}`));

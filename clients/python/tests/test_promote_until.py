@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 import redis.asyncio
 
-from delayq import AsyncClient, Client, Message, ScriptError
+from delayq import AsyncClient, Client, Message, Policy, ScriptError
 from delayq.testing import isolated
 
 FAR = datetime(2100, 1, 1, tzinfo=timezone.utc)
@@ -105,3 +105,11 @@ def test_messages_that_are_promoted_and_not_handed_out_are_ready_for_everyone(co
             client.reserve(["orders"], 2, promote_until=FAR + 9 * MINUTE)
     assert states(queue) == (1, 2, 0)
     assert {one.id for one in queue.drain({"orders": lambda delivery: None})} == {f"orders-{n}" for n in range(3)}
+
+
+def test_of_a_paused_topic_no_more_are_promoted_than_there_is_room_for(queue, reserve):
+    put(queue, 20)
+    queue.client.topic("orders").set_policy(Policy(paused=True))
+    for _ in range(3):
+        assert reserve(["orders"], 3, promote_until=FAR + 19 * MINUTE) == []
+    assert states(queue) == (17, 3, 0)

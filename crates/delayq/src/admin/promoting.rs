@@ -96,7 +96,8 @@ impl Admin {
         Ok(promoted)
     }
 
-    /// Promotes up to `room` delayed messages of a topic that are due until a time: the earliest due of all shards.
+    /// Promotes delayed messages of a topic that are due until a time, the earliest due of all shards, until `room`
+    /// messages are ready. Ready messages that are not handed out, as of a paused topic, leave no room for others.
     /// Returns the number for each shard. A concurrent change may promote others in the same shards, and never more.
     pub(crate) async fn promote_earliest(
         &self,
@@ -108,6 +109,11 @@ impl Admin {
         // What is due now belongs to the timer.
         let from = UnixMillis::new(self.redis_now().await?.get() + 1);
         if from > until {
+            return Ok(promoted);
+        }
+        let ready = self.topic(topic).count().await?.ready;
+        let room = room.saturating_sub(usize::try_from(ready).unwrap_or(usize::MAX));
+        if room == 0 {
             return Ok(promoted);
         }
         let listing =

@@ -3,8 +3,10 @@
 use delayq::admin::{Numbers, PromoteOptions, Promoted, TimeRange};
 use delayq::protocol::{Holder, ReserveRequest, ShardId};
 use delayq::{Consumer, ConsumerOptions, Group, Members, Message, Topic, UnixMillis};
+use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::deployment::Deployment;
 use std::time::Duration;
+use tokio::time::timeout;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const SHARDS: [u16; 3] = [1, 2, 7];
@@ -115,6 +117,24 @@ async fn a_consumer_hands_out_the_earliest_due_of_all_shards_and_promotes_no_mor
         let late = consumer.next().await.unwrap();
         assert_eq!((late.id.to_string(), held(&scene, "a").await), ("late".to_owned(), (10, 0)));
         late.ack().await.unwrap();
+        consumer.stop().await;
+        is_sound(&scene).await;
+    }
+}
+
+#[tokio::test]
+async fn of_a_paused_topic_a_consumer_promotes_no_more_than_it_has_room_for() {
+    for shards in SHARDS {
+        let scene = Deployment::new(shards).await;
+        scene.put((1..=20).map(|n| message("a", &format!("{n:02}"), n))).await;
+        scene.admin.topic(&topic("a")).pause().await.unwrap();
+        let until = until(&scene, 20).await.due.to;
+        let options = ConsumerOptions::new([topic("a")]).concurrency(3).promote_until(until);
+        let mut consumer = Consumer::start(scene.client.clone(), options).unwrap();
+        wait_until("some to be promoted", LONG, async || held(&scene, "a").await == (17, 3)).await;
+        // Two steps more would promote six more.
+        assert!(timeout(Duration::from_millis(2_500), consumer.next()).await.is_err());
+        assert_eq!(held(&scene, "a").await, (17, 3), "{shards} shards");
         consumer.stop().await;
         is_sound(&scene).await;
     }
