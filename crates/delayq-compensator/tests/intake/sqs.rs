@@ -188,13 +188,12 @@ async fn what_a_stopped_compensator_held_comes_back_at_once() {
     compensator.is_ready().await;
     stage.deployment.server.kill().await;
     stage.broker.publish((0..5).map(|n| Sent::put(&format!("m{n}"), &[])).collect()).await;
-    let taken = "source_records{source=\"intake.orders\",state=\"waiting\"}";
-    wait_until("a record in hand", LONG, async || compensator.metric(taken).await.unwrap() >= 1.0).await;
+    let reader = async |who: Option<&str>| {
+        look(&stage.broker, "").await.is_ok_and(|seen| seen.reader.as_deref() == who && seen.lag == 5)
+    };
+    wait_until("all of them held", LONG, async || reader(Some("the holders of 5 records")).await).await;
     compensator.stop().await;
-    let found = wait_until("all of them", Duration::from_secs(5), async || {
-        look(&stage.broker, "").await.is_ok_and(|seen| seen.reader.is_none() && seen.lag == 5)
-    });
-    found.await;
+    wait_until("all of them back", Duration::from_secs(5), async || reader(None).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

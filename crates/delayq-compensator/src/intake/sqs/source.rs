@@ -27,6 +27,8 @@ const COUNT_EVERY: u32 = 5;
 const SLACK: Duration = Duration::from_secs(2);
 /// Maximum time for giving records back.
 const CLOSING: Duration = Duration::from_secs(3);
+/// Time for the answers on their way when the connection closes. The server hides what a dropped receive would have brought.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
 const NOT_CONNECTED: &str = "it is not connected";
 
@@ -43,7 +45,8 @@ struct SqsConnection {
     /// Records that arrived and are not handed out yet.
     early: VecDeque<SqsRecord>,
     name: Arc<str>,
-    _tasks: JoinSet<()>,
+    receivers: JoinSet<()>,
+    keeper: JoinSet<()>,
 }
 
 /// Shared by the tasks of a connection.
@@ -155,12 +158,20 @@ impl SqsConnection {
         let (sender, arrivals) = channel(RECEIVERS);
         let name = queue.config.queue.as_str().into();
         let shared = Arc::new(SharedQueue { queue, held: Mutex::default(), lag: AtomicU64::new(0) });
-        let mut tasks = JoinSet::new();
+        let (mut receivers, mut keeper) = (JoinSet::new(), JoinSet::new());
         for _ in 0..RECEIVERS {
-            tasks.spawn(shared.clone().receive(sender.clone()));
+            receivers.spawn(shared.clone().receive(sender.clone()));
         }
-        tasks.spawn(shared.clone().keep());
-        Self { shared, arrivals, early: VecDeque::new(), name, _tasks: tasks }
+        keeper.spawn(shared.clone().keep());
+        Self { shared, arrivals, early: VecDeque::new(), name, receivers, keeper }
+    }
+
+    /// Gives all records back, also those on their way.
+    async fn end(mut self) {
+        self.arrivals.close();
+        let _ = timeout(LAST_ANSWERS, async { while self.receivers.join_next().await.is_some() {} }).await;
+        self.keeper.abort_all();
+        self.shared.give_back().await;
     }
 
     fn arrived(&self, record: SqsRecord) -> Arrived<SqsTicket> {
@@ -247,8 +258,9 @@ impl Broker for SqsSource {
     }
 
     async fn close(&mut self) {
-        let Some(SqsConnection { shared, .. }) = self.open.take() else { return };
-        let _ = timeout(CLOSING, shared.give_back()).await;
+        if let Some(open) = self.open.take() {
+            let _ = timeout(CLOSING, open.end()).await;
+        }
     }
 }
 
