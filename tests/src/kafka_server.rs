@@ -5,11 +5,12 @@ use crate::folder::Folder;
 use crate::jars::{Jars, run};
 use crate::kafka_listener::{self, Listener};
 use crate::kafka_topics::{self, NewTopic};
+use crate::lent::Lendable;
 use crate::ports::free_port;
 use crate::process::{Process, Signal};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 use tokio::sync::OnceCell;
 
 /// Any 16 bytes in base64; a broker of another id refuses the data.
@@ -18,6 +19,7 @@ const CLUSTER_ID: &str = "ZGVsYXlxLXRlc3RzLTAwMQ";
 static JARS: OnceCell<Jars> = OnceCell::const_new();
 /// A single node that is never started: formatting takes a JVM, and a copy of its storage serves every other single node.
 static FORMATTED: OnceLock<KafkaServer> = OnceLock::new();
+static IDLE: Mutex<Vec<KafkaServer>> = Mutex::new(Vec::new());
 
 /// A running (or stopped) broker without automatic topics. Dropping the server kills the process and removes the folder.
 #[derive(Debug)]
@@ -26,6 +28,8 @@ pub struct KafkaServer {
     port: u16,
     node: Node,
     jars: Jars,
+    /// Whether it has listeners or rules of its own.
+    is_special: bool,
     process: Option<Process>,
 }
 
@@ -124,7 +128,14 @@ impl KafkaServer {
 
     fn unformatted(jars: &Jars, node: Node, listeners: &[Listener]) -> Self {
         let (folder, port) = (Folder::new("kafka"), free_port());
-        let server = Self { folder, port, node, jars: jars.clone(), process: None };
+        let server = Self {
+            folder,
+            port,
+            is_special: node.count > 1 || !listeners.is_empty(),
+            node,
+            jars: jars.clone(),
+            process: None,
+        };
         let settings = server.settings(listeners);
         std::fs::write(server.settings_path(), settings).expect("a folder just made can be written to");
         server
@@ -241,6 +252,21 @@ impl KafkaServer {
             self.storage().display()
         )
     }
+}
+
+// === impl Lendable ===
+
+impl Lendable for KafkaServer {
+    fn idle() -> &'static Mutex<Vec<Self>> {
+        &IDLE
+    }
+
+    fn is_lendable(&self) -> bool {
+        self.process.is_some() && !self.is_special
+    }
+
+    /// Topics and groups stay: a test deletes the topics that it creates again, and has a group of its own.
+    async fn empty(&mut self) {}
 }
 
 /// According to the independent client kcat; `None` without an answer.

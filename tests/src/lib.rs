@@ -25,6 +25,7 @@ pub mod kafka_listener;
 pub mod kafka_server;
 mod kafka_topics;
 pub mod last_word;
+pub mod lent;
 pub mod mariadb_server;
 pub mod mutation;
 pub mod nats_server;

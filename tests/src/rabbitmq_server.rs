@@ -3,12 +3,12 @@
 use crate::certs::Certificate;
 use crate::deadline::{LONG, wait_for, wait_until};
 use crate::folder::Folder;
+use crate::lent::Lendable;
 use crate::ports::free_port;
 use crate::process::{Process, Signal};
-use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -19,7 +19,6 @@ const SETTINGS: &str = "rabbitmq.conf";
 /// The file that names its plugins.
 const PLUGINS: &str = "enabled";
 
-/// Servers that ended tests left, for the next ones: a start takes seconds of CPU.
 static IDLE: Mutex<Vec<RabbitmqServer>> = Mutex::new(Vec::new());
 
 /// Deletes everything but the user `guest`.
@@ -27,10 +26,6 @@ const EMPTY: &str = "ok = rabbit_vhost:delete(<<\"/\">>, <<\"tests\">>), ok = ra
     All = <<\".*\">>, Users = [proplists:get_value(user, U) || U <- rabbit_auth_backend_internal:list_users()], \
     [ok = rabbit_auth_backend_internal:delete_user(U, <<\"tests\">>) || U <- Users, U =/= <<\"guest\">>], \
     rabbit_auth_backend_internal:set_permissions(<<\"guest\">>, <<\"/\">>, All, All, All, <<\"tests\">>).";
-
-/// A server that nobody else uses, and that the next test gets, emptied.
-#[derive(Debug)]
-pub struct LentRabbitmq(Option<RabbitmqServer>);
 
 /// A running server with its own port mapper. Dropping the server kills both and removes the folder.
 #[derive(Debug)]
@@ -42,51 +37,6 @@ pub struct RabbitmqServer {
     tls_port: Option<u16>,
     process: Option<Process>,
     _mapper: Process,
-}
-
-// === impl LentRabbitmq ===
-
-impl LentRabbitmq {
-    /// Takes a server that an earlier test left, or starts one.
-    pub async fn take() -> Self {
-        let left = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let Some(server) = left else {
-            return RabbitmqServer::start().await.into();
-        };
-        assert_eq!(server.evaluate(EMPTY).await, "ok");
-        server.into()
-    }
-}
-
-impl From<RabbitmqServer> for LentRabbitmq {
-    fn from(server: RabbitmqServer) -> Self {
-        Self(Some(server))
-    }
-}
-
-impl Deref for LentRabbitmq {
-    type Target = RabbitmqServer;
-
-    fn deref(&self) -> &RabbitmqServer {
-        self.0.as_ref().expect("it is there until the drop")
-    }
-}
-
-impl DerefMut for LentRabbitmq {
-    fn deref_mut(&mut self) -> &mut RabbitmqServer {
-        self.0.as_mut().expect("it is there until the drop")
-    }
-}
-
-impl Drop for LentRabbitmq {
-    fn drop(&mut self) {
-        let is_plain = |server: &RabbitmqServer| server.process.is_some() && server.tls_port.is_none();
-        if let Some(server) = self.0.take().filter(is_plain)
-            && !std::thread::panicking()
-        {
-            IDLE.lock().unwrap_or_else(PoisonError::into_inner).push(server);
-        }
-    }
 }
 
 // === impl RabbitmqServer ===
@@ -281,6 +231,22 @@ impl RabbitmqServer {
         }
         let value = said.strip_prefix("{ok, ").and_then(|rest| rest.trim_end().strip_suffix('}'));
         Some(value.unwrap_or_else(|| panic!("{expression}: {said}{failure}")).to_owned())
+    }
+}
+
+// === impl Lendable ===
+
+impl Lendable for RabbitmqServer {
+    fn idle() -> &'static Mutex<Vec<Self>> {
+        &IDLE
+    }
+
+    fn is_lendable(&self) -> bool {
+        self.process.is_some() && self.tls_port.is_none()
+    }
+
+    async fn empty(&mut self) {
+        assert_eq!(self.evaluate(EMPTY).await, "ok");
     }
 }
 

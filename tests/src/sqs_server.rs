@@ -3,15 +3,18 @@
 use crate::deadline::{LONG, wait_until};
 use crate::folder::Folder;
 use crate::jars::Jars;
+use crate::lent::Lendable;
 use crate::ports::free_port;
 use crate::process::{Process, Signal};
 use serde_json::{Value, json};
 use std::process::Command;
+use std::sync::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 
 static JARS: OnceCell<Jars> = OnceCell::const_new();
+static IDLE: Mutex<Vec<SqsServer>> = Mutex::new(Vec::new());
 
 /// A running (or stopped) server. Dropping the server kills the process and removes the folder.
 #[derive(Debug)]
@@ -163,5 +166,24 @@ impl SqsServer {
             }}
             "#
         )
+    }
+}
+
+// === impl Lendable ===
+
+impl Lendable for SqsServer {
+    fn idle() -> &'static Mutex<Vec<Self>> {
+        &IDLE
+    }
+
+    fn is_lendable(&self) -> bool {
+        self.process.is_some()
+    }
+
+    async fn empty(&mut self) {
+        let listed = self.call("ListQueues", &json!({})).await;
+        for url in listed["QueueUrls"].as_array().into_iter().flatten() {
+            self.call("DeleteQueue", &json!({ "QueueUrl": url })).await;
+        }
     }
 }

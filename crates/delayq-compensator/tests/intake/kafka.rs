@@ -6,9 +6,11 @@ use crate::look::look;
 use crate::stage::{Broker, Guard, PASSWORD, Place, Sent, Stage, USER};
 use delayq_compensator::IntakeFault;
 use delayq_tests::content::texts;
-use delayq_tests::deadline::{LONG, wait_until};
+use delayq_tests::deadline::{LONG, wait_for, wait_until};
 use delayq_tests::kafka_listener::Listener;
 use delayq_tests::kafka_server::KafkaServer;
+use delayq_tests::lent::Lent;
+use delayq_tests::shared::namespace;
 use futures_util::future::join_all;
 use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
@@ -26,7 +28,9 @@ const PARTITIONS: i32 = 4;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 struct Kafka {
-    server: KafkaServer,
+    server: Lent<KafkaServer>,
+    /// A killed compensator of an earlier test stays a member of its group for a while.
+    group: String,
     producer: FutureProducer,
     guarded: Option<Listener>,
 }
@@ -41,7 +45,7 @@ impl Kafka {
 
     fn settings(&self) -> ClientConfig {
         let mut settings = ClientConfig::new();
-        settings.set("bootstrap.servers", self.server.address()).set("group.id", "delayq");
+        settings.set("bootstrap.servers", self.server.address()).set("group.id", &self.group);
         settings.set("enable.auto.commit", "false");
         settings
     }
@@ -63,17 +67,23 @@ impl Broker for Kafka {
             }
             Guard::Login => Some(Listener::plain().login(USER, PASSWORD)),
         };
-        let server = KafkaServer::start_with(guarded.as_slice()).await;
-        for (name, partitions) in [topic(Place::Source), topic(Place::Dead)] {
-            server.create_topic(name, partitions, &[]).await;
-        }
-        Self { producer: Self::producer(&server), server, guarded }
+        let server = match &guarded {
+            None => Lent::take(KafkaServer::start).await,
+            Some(listener) => KafkaServer::start_with(std::slice::from_ref(listener)).await.into(),
+        };
+        let broker = Self { producer: Self::producer(&server), server, group: namespace(), guarded };
+        let admin: AdminClient<DefaultClientContext> = broker.settings().create().unwrap();
+        let _ = admin.delete_topics(&[TOPIC, DEAD], &AdminOptions::new()).await.unwrap();
+        broker.create(Place::Source).await;
+        broker.create(Place::Dead).await;
+        broker
     }
 
     fn section(&self) -> String {
         format!(
-            "dead = \"{DEAD}\"\n[intake.orders.kafka]\nbrokers = [\"{}\"]\ntopic = \"{TOPIC}\"\n",
-            self.guarded.as_ref().map_or_else(|| self.server.address(), Listener::address)
+            "dead = \"{DEAD}\"\n[intake.orders.kafka]\nbrokers = [\"{}\"]\ntopic = \"{TOPIC}\"\ngroup = \"{}\"\n",
+            self.guarded.as_ref().map_or_else(|| self.server.address(), Listener::address),
+            self.group
         )
     }
 
@@ -121,19 +131,24 @@ impl Broker for Kafka {
 
     /// High watermark minus the group's committed offset, read by a client outside the group.
     async fn unsettled(&self) -> u64 {
-        let consumer: BaseConsumer = self.settings().create().unwrap();
+        let settings = self.settings();
         let look = move || {
+            let consumer: BaseConsumer = settings.create().unwrap();
             let mut all = TopicPartitionList::new();
             all.add_partition_range(TOPIC, 0, PARTITIONS - 1);
-            let committed = consumer.committed_offsets(all, PATIENCE).unwrap();
+            // A broker that just started does not say at once who coordinates the group.
+            let committed = consumer.committed_offsets(all, PATIENCE).ok()?;
             let behind = committed.elements().into_iter().map(|partition| {
                 let (low, high) = consumer.fetch_watermarks(TOPIC, partition.partition(), PATIENCE).unwrap();
                 let committed = partition.offset().to_raw().filter(|&offset| offset >= 0).unwrap_or(low);
                 u64::try_from(high - committed).unwrap()
             });
-            behind.sum()
+            Some(behind.sum())
         };
-        tokio::task::spawn_blocking(look).await.unwrap()
+        wait_for("the committed offsets", LONG, async || {
+            tokio::task::spawn_blocking(look.clone()).await.unwrap()
+        })
+        .await
     }
 
     async fn delete(&self, place: Place) {
@@ -287,7 +302,13 @@ async fn the_permissions_of_the_guide_are_all_that_an_intake_needs_and_one_that_
         server.create_topic(name, partitions, &[]).await;
     }
     let producer = Kafka::producer(&server);
-    let stage = Stage::on(Kafka { server, producer, guarded: Some(listener) }).await;
+    let stage = Stage::on(Kafka {
+        server: server.into(),
+        producer,
+        group: "delayq".to_owned(),
+        guarded: Some(listener),
+    })
+    .await;
     let login = format!("mechanism = \"PLAIN\"\nusername = \"{USER}\"\npassword = \"{PASSWORD}\"\n");
     let block = guide::block("# Kafka: read the topic").replace("kafka:9092", &stage.broker.server.address());
     let tool = stage.broker.server.acl_tool();

@@ -7,7 +7,8 @@ use crate::stage::{Broker, Guard, PASSWORD, Place, Sent, Stage, USER};
 use delayq_compensator::{IntakeFault, IntakeLook};
 use delayq_tests::content::texts;
 use delayq_tests::deadline::{LONG, wait_for, wait_until};
-use delayq_tests::rabbitmq_server::{LentRabbitmq, RabbitmqServer};
+use delayq_tests::lent::Lent;
+use delayq_tests::rabbitmq_server::RabbitmqServer;
 use futures_util::future::join_all;
 use lapin::options::{
     BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions, QueueBindOptions,
@@ -20,7 +21,7 @@ const QUEUE: &str = "orders-in";
 const DEAD: &str = "orders-dead";
 
 struct Rabbitmq {
-    server: LentRabbitmq,
+    server: Lent<RabbitmqServer>,
     has_tls: bool,
 }
 
@@ -61,7 +62,7 @@ impl Broker for Rabbitmq {
             Guard::Asking(authority) => {
                 RabbitmqServer::start_asking(&authority.server(), &authority.authority()).await.into()
             }
-            Guard::Open | Guard::Login => LentRabbitmq::take().await,
+            Guard::Open | Guard::Login => Lent::take(RabbitmqServer::start).await,
         };
         if matches!(guard, Guard::Login) {
             server.add_user(USER, PASSWORD, [".*"; 3]).await;

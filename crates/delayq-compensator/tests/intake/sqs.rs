@@ -5,6 +5,7 @@ use crate::look::look;
 use crate::stage::{Broker, Guard, Place, Sent, Stage};
 use delayq_compensator::IntakeFault;
 use delayq_tests::deadline::{LONG, wait_until};
+use delayq_tests::lent::Lent;
 use delayq_tests::sqs_server::SqsServer;
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ const QUEUE: &str = "orders-in.fifo";
 const DEAD: &str = "orders-dead";
 
 struct Sqs {
-    server: SqsServer,
+    server: Lent<SqsServer>,
 }
 
 /// Headers as a producer sends them: an attribute for each, or one with all of them where there are many.
@@ -53,7 +54,7 @@ impl Broker for Sqs {
 
     async fn start(guard: Guard<'_>) -> Self {
         assert!(matches!(guard, Guard::Open), "ElasticMQ has no login and no TLS");
-        let broker = Self { server: SqsServer::start_stored().await };
+        let broker = Self { server: Lent::take(SqsServer::start_stored).await };
         broker.create(Place::Source).await;
         broker.create(Place::Dead).await;
         broker

@@ -5,6 +5,7 @@ use crate::stage::{Seen, Stage, route};
 use delayq_forwarder::{SinkConfig, SqsConfig};
 use delayq_service::config::Secret;
 use delayq_tests::invariants::Permit;
+use delayq_tests::lent::Lent;
 use delayq_tests::proxy::Proxy;
 use delayq_tests::sqs_server::SqsServer;
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 struct Queue {
-    server: SqsServer,
+    server: Lent<SqsServer>,
     proxy: Proxy,
 }
 
@@ -73,7 +74,7 @@ async fn read(server: &SqsServer, queue: &str) -> Vec<Seen> {
 
 impl Subject for Queue {
     async fn start() -> Self {
-        let server = SqsServer::start().await;
+        let server = Lent::take(SqsServer::start).await;
         server.create_queue(QUEUE, json!({})).await;
         let proxy = Proxy::start(&server.address());
         Self { server, proxy }
