@@ -22,7 +22,7 @@ delayq_service::codes! {
         id: "DQ-G002",
         title: "the tokens cannot be used",
         cause: "The file of `[gateway] tokens` is missing, unreadable or empty, or has an invalid line. A \
-                line is NAME and the SHA-256 of a token, optionally followed by rights and `until=TIME`.",
+                line is NAME and the SHA-256 of a token, optionally followed by rights, `tenant=NAME` and `until=TIME`.",
         tries: [
             "Write a line for each token: NAME, a space, and what `printf %s \"$TOKEN\" | sha256sum` prints.",
             "Check that the user of this process can read the file.",

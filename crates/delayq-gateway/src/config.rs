@@ -13,7 +13,8 @@ pub struct GatewayConfig {
     /// `tokens` or `insecure`, and `cert` or `cleartext`.
     pub listen: HostPort,
     /// File of the tokens that requests may carry, one a line: a name, the SHA-256 of the token in hex, and rights: `read`,
-    /// `payload`, `put`, `consume`, `act`, `manage`; without any, the token has all. `until=TIME` ends it. Read again after a change. `None`: no request needs a token.
+    /// `payload`, `put`, `consume`, `act`, `manage`; without any, the token has all. `tenant=NAME` limits it to the topics and
+    /// groups of a tenant, `until=TIME` ends it. Read again after a change. `None`: no request needs a token.
     pub tokens: Option<PathBuf>,
     /// Serve other hosts without tokens. Default false.
     pub insecure: bool,

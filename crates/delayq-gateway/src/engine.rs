@@ -7,8 +7,7 @@ use crate::dispatch::{Dispatcher, GivingBack, ReserveTask};
 use crate::metrics::GatewayMetrics;
 use crate::receipts::Receipts;
 use crate::server::Server;
-use crate::sessions::Sessions;
-use crate::state::{App, AppParts};
+use crate::state::{App, AppSettings, Unscoped};
 use crate::tls::Tls;
 use crate::tokens::Tokens;
 use axum::Router;
@@ -19,7 +18,6 @@ use delayq_service::{Fault, Tasks};
 use secrecy::ExposeSecret as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 
@@ -67,22 +65,16 @@ impl Common {
             ReserveTask { holder: Holder::new(client.apart()), receipts: receipts.clone(), arriving, back };
         let holder = Holder::new(client.clone());
         let giving_back = GivingBack { holder: holder.clone(), lost, metrics: self.metrics.clone() };
-        let sessions = Sessions::new(self.tokens.clone(), receipts.clone());
-        let app = App::new(AppParts {
-            producer: Producer::start(client, ProducerOptions::default()),
-            admin,
-            holder,
-            dispatcher,
-            receipts,
+        let settings = AppSettings {
             tokens: self.tokens.clone(),
-            sessions,
             metrics: self.metrics.clone(),
             room: Arc::clone(&self.room),
             body_timeout: *self.config.body_timeout,
             lease: *self.config.lease,
             is_local: self.config.is_local(),
-            stopping: AtomicBool::new(false),
-        });
+        };
+        let producer = Producer::start(client, ProducerOptions::default());
+        let app = App::new(settings, Unscoped { producer, admin, holder, dispatcher, receipts });
         Engine { app, running, giving_back }
     }
 

@@ -16,7 +16,7 @@ pub(crate) use query::Query;
 use crate::problem::{Kind, Problem};
 use crate::server::{Outgoing, Peer};
 use crate::sessions::Caller;
-use crate::state::App;
+use crate::state::{App, Scope};
 use axum::RequestPartsExt as _;
 use axum::body::Body;
 use axum::extract::{FromRequest, RawPathParams, Request};
@@ -35,6 +35,7 @@ pub(crate) struct Ask {
     pub(crate) query: Query,
     pub(crate) headers: HeaderMap,
     pub(crate) caller: Caller,
+    pub(crate) scope: Scope,
     body: Body,
     /// The connection: the way of an answer with a parcel, and the client.
     pub(crate) connection: Option<(Outgoing, Peer)>,
@@ -45,15 +46,16 @@ pub(crate) struct Ask {
 impl FromRequest<App> for Ask {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, _: &App) -> Result<Self, Problem> {
+    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         let (mut parts, body) = request.into_parts();
         let malformed = |error: &dyn Display| Problem::new(Kind::Malformed, format!("the path: {error}"));
         let names = parts.extract::<RawPathParams>().await.map_err(|error| malformed(&error))?;
         let names = names.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let query = parts.extensions.remove::<Query>().unwrap_or_default();
         let caller = parts.extensions.remove::<Caller>().unwrap_or(Caller::NOBODY);
+        let scope = Scope::new(app, caller.tenant.clone());
         let connection = parts.extensions.remove::<Outgoing>().zip(parts.extensions.remove::<Peer>());
-        Ok(Self { names, query, headers: parts.headers, caller, body, connection })
+        Ok(Self { names, query, headers: parts.headers, caller, scope, body, connection })
     }
 }
 

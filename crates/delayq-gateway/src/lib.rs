@@ -8,6 +8,9 @@
 //! `page` serves the files of the page for people, which sends the requests of any other client; `sessions` lets it send a
 //! cookie instead of a token. `lmstfy` stands in the place of guard and routes for the clients of lmstfy, on ports of its own.
 //!
+//! A token may be limited to a tenant. Then `state::scope` puts a prefix before the names of topics and groups that come in, and
+//! takes the prefix off the names that go out; routes have no other way to the clients of the deployment.
+//!
 //! [`build`] does all that can fail, and starts nothing; [`Gateway::run`] serves until shutdown, and then answers the requests that
 //! were taken. A gateway keeps no state: any gateway answers any request, and settles any receipt.
 //!
@@ -37,6 +40,7 @@ mod service;
 mod sessions;
 mod state;
 mod table;
+mod tenant;
 mod tls;
 mod tokens;
 

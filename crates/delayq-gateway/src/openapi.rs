@@ -68,6 +68,10 @@ fn operation(route: &Route, meanings: &Map<String, Value>) -> Value {
         "parameters": parameters(route, meanings),
         "responses": responses(route),
     });
+    if route.is_whole {
+        operation["description"] =
+            "Not for tokens of a tenant: the answer is about the whole deployment.".into();
+    }
     if let Some(body) = body(route.takes) {
         operation["requestBody"] = body;
     }

@@ -57,6 +57,11 @@ impl Problem {
         Self { fate: Some(fate), ..self }
     }
 
+    /// With another detail.
+    pub(crate) fn because(self, detail: impl Into<String>) -> Self {
+        Self { detail: detail.into(), ..self }
+    }
+
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }

@@ -10,6 +10,7 @@ use crate::origin;
 use crate::problem::{Kind, Problem};
 use crate::receipts::{Receipts, Signer, random};
 use crate::rights::{Right, Rights};
+use crate::tenant::Tenant;
 use crate::tokens::{Hash, Token, Tokens};
 use axum::http::{HeaderMap, header};
 use delayq::{Error, Fate, UnixMillis};
@@ -31,6 +32,8 @@ pub(crate) struct Caller {
     /// The token's name; `None`: no token is needed.
     pub(crate) name: Option<String>,
     pub(crate) rights: Rights,
+    /// `None`: the caller is limited to no tenant.
+    pub(crate) tenant: Option<Tenant>,
     /// `None`: the request carries no cookie.
     pub(crate) ends: Option<UnixMillis>,
 }
@@ -64,14 +67,14 @@ enum NoSession {
 
 impl Caller {
     /// A caller that no check has let through.
-    pub(crate) const NOBODY: Self = Self { name: None, rights: Rights::NONE, ends: None };
+    pub(crate) const NOBODY: Self = Self { name: None, rights: Rights::NONE, tenant: None, ends: None };
 
     pub(crate) const fn anybody() -> Self {
-        Self { name: None, rights: Rights::EVERY, ends: None }
+        Self { name: None, rights: Rights::EVERY, tenant: None, ends: None }
     }
 
     pub(crate) fn of(token: Token) -> Self {
-        Self { name: Some(token.name), rights: token.rights, ends: None }
+        Self { name: Some(token.name), rights: token.rights, tenant: token.tenant, ends: None }
     }
 
     /// Refuses a caller without this right, which this route or parameter needs.

@@ -1,5 +1,9 @@
 //! The state that all requests share.
 
+mod scope;
+
+pub(crate) use scope::{Paged, Scope};
+
 use crate::dispatch::Dispatcher;
 use crate::metrics::GatewayMetrics;
 use crate::receipts::Receipts;
@@ -18,11 +22,6 @@ use tokio::sync::Semaphore;
 pub(crate) struct App(Arc<AppParts>);
 
 pub(crate) struct AppParts {
-    pub(crate) producer: Producer,
-    pub(crate) admin: Admin,
-    pub(crate) holder: Holder,
-    pub(crate) dispatcher: Dispatcher,
-    pub(crate) receipts: Receipts,
     pub(crate) tokens: Tokens,
     pub(crate) sessions: Sessions,
     pub(crate) metrics: GatewayMetrics,
@@ -31,14 +30,51 @@ pub(crate) struct AppParts {
     pub(crate) body_timeout: Duration,
     pub(crate) lease: Duration,
     pub(crate) is_local: bool,
-    pub(crate) stopping: AtomicBool,
+    stopping: AtomicBool,
+    unscoped: Unscoped,
+}
+
+pub(crate) struct AppSettings {
+    pub(crate) tokens: Tokens,
+    pub(crate) metrics: GatewayMetrics,
+    pub(crate) room: Arc<Semaphore>,
+    pub(crate) body_timeout: Duration,
+    pub(crate) lease: Duration,
+    pub(crate) is_local: bool,
+}
+
+/// The clients of the deployment. They know names as Redis has them, so routes use them through [`Scope`] only.
+pub(crate) struct Unscoped {
+    pub(crate) producer: Producer,
+    pub(crate) admin: Admin,
+    pub(crate) holder: Holder,
+    pub(crate) dispatcher: Dispatcher,
+    pub(crate) receipts: Receipts,
 }
 
 // === impl App ===
 
 impl App {
-    pub(crate) fn new(parts: AppParts) -> Self {
-        Self(Arc::new(parts))
+    pub(crate) fn new(settings: AppSettings, unscoped: Unscoped) -> Self {
+        let AppSettings { tokens, metrics, room, body_timeout, lease, is_local } = settings;
+        let sessions = Sessions::new(tokens.clone(), unscoped.receipts.clone());
+        let stopping = AtomicBool::new(false);
+        Self(Arc::new(AppParts {
+            tokens,
+            sessions,
+            metrics,
+            room,
+            body_timeout,
+            lease,
+            is_local,
+            stopping,
+            unscoped,
+        }))
+    }
+
+    /// For callers that no tenant limits.
+    pub(crate) fn unscoped(&self) -> &Unscoped {
+        &self.unscoped
     }
 
     pub(crate) fn stop(&self) {

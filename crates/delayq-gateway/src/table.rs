@@ -31,6 +31,8 @@ pub(crate) struct Route {
     pub(crate) is_public: bool,
     /// The right that a token needs; `None`: any token will do.
     pub(crate) needs: Option<Right>,
+    /// True if the answer is about the whole deployment: not for a token of a tenant.
+    pub(crate) is_whole: bool,
     pub(crate) has_deadline: bool,
 }
 
@@ -94,6 +96,7 @@ impl Route {
             refuses: &[],
             is_public: false,
             needs: Some(if matches!(method, Method::Get) { Right::Read } else { Right::Manage }),
+            is_whole: false,
             has_deadline: true,
         }
     }

@@ -3,6 +3,7 @@
 use crate::codes::TOKENS;
 use crate::files::Changes;
 use crate::rights::{Right, Rights};
+use crate::tenant::Tenant;
 use delayq::UnixMillis;
 use delayq_service::when::moment;
 use delayq_service::{Fault, Shutdown};
@@ -16,12 +17,16 @@ pub(crate) type Hash = [u8; 32];
 
 /// The start of the word with the end of a token.
 const UNTIL: &str = "until=";
+/// The start of the word with the tenant of a token.
+const TENANT: &str = "tenant=";
 
 /// A token that requests may carry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     pub(crate) name: String,
     pub(crate) rights: Rights,
+    /// `None`: the token is limited to no tenant.
+    pub(crate) tenant: Option<Tenant>,
     /// `None`: the token has no end.
     until: Option<UnixMillis>,
 }
@@ -101,7 +106,9 @@ fn read(path: &Path) -> Result<HashMap<Hash, Token>, String> {
     // The line is not repeated: somebody may have written a token into it.
     let rights = Right::ALL.map(Right::word).join(", ");
     let refusal = |at| {
-        format!("line {at} is not a name and a SHA-256 in hex, followed by rights ({rights}) and {UNTIL}TIME")
+        format!(
+            "line {at} is not a name and a SHA-256 in hex, followed by rights ({rights}), {TENANT}NAME and {UNTIL}TIME"
+        )
     };
     let token = |(at, line)| parsed(line).ok_or_else(|| refusal(at));
     let tokens: HashMap<Hash, Token> = lines.map(token).collect::<Result<_, String>>()?;
@@ -111,16 +118,17 @@ fn read(path: &Path) -> Result<HashMap<Hash, Token>, String> {
 fn parsed(line: &str) -> Option<(Hash, Token)> {
     let mut words = line.split_whitespace();
     let (name, hash) = (words.next()?.to_owned(), hex::decode(words.next()?).ok()?);
-    let (mut rights, mut until) = (Vec::new(), None);
+    let (mut rights, mut until, mut tenant) = (Vec::new(), None, None);
     for word in words {
-        match word.strip_prefix(UNTIL) {
-            Some(end) if until.is_none() => until = Some(moment(end).ok()?),
-            Some(_) => return None,
-            None => rights.push(word.parse().ok()?),
+        match (word.strip_prefix(UNTIL), word.strip_prefix(TENANT)) {
+            (Some(end), _) if until.is_none() => until = Some(moment(end).ok()?),
+            (_, Some(name)) if tenant.is_none() => tenant = Some(name.parse().ok()?),
+            (None, None) => rights.push(word.parse().ok()?),
+            _ => return None,
         }
     }
     let rights = if rights.is_empty() { Rights::EVERY } else { rights.into_iter().collect() };
-    Some((Hash::try_from(hash).ok()?, Token { name, rights, until }))
+    Some((Hash::try_from(hash).ok()?, Token { name, rights, tenant, until }))
 }
 
 /// The time by the clock of this host: the end of a token is no time of Redis.
@@ -158,6 +166,9 @@ mod tests {
             "hunter2\n",
             &format!("shop {hash} x\n"),
             &format!("shop {hash} until=x\n"),
+            &format!("shop {hash} tenant=\n"),
+            &format!("shop {hash} tenant=a/b\n"),
+            &format!("shop {hash} tenant=a tenant=a\n"),
         ] {
             std::fs::write(&path, text).unwrap();
             let fault = Tokens::read(Some(&path)).unwrap_err().to_string();

@@ -27,6 +27,10 @@ impl Handed {
         &self.messages
     }
 
+    pub(crate) fn messages_mut(&mut self) -> &mut [Reservation] {
+        &mut self.messages
+    }
+
     /// For another waiter.
     pub(super) fn into_messages(mut self) -> Vec<Reservation> {
         std::mem::take(&mut self.messages)

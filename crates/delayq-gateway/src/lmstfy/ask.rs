@@ -40,11 +40,11 @@ impl CheckedCall {
     /// The message of a job's id; `None`: no message can have this id. A growth may have added the shard that it names.
     pub(super) async fn target(&self, job_id: &str) -> Result<Option<Target>, Refusal> {
         let Some(target) = job::target(job_id) else { return Ok(None) };
-        let client = self.app.admin.client();
+        let client = self.app.unscoped().admin.client();
         let exists = || target.id.shard().is_none_or(|shard| client.shards().contains(shard));
         if !exists() {
             // Any call of a shard that has grown says so.
-            self.app.admin.topic(self.topic()).count().await.map_err(internal)?;
+            self.app.unscoped().admin.topic(self.topic()).count().await.map_err(internal)?;
         }
         Ok(exists().then_some(target))
     }

@@ -33,20 +33,20 @@ pub(super) async fn consume(mut ask: CheckedCall) -> JobReply {
         return Err(none());
     }
     let full = || error(503, "too many consumers are waiting");
-    let _place = ask.app.dispatcher.place().ok_or_else(full)?;
+    let _place = ask.app.unscoped().dispatcher.place().ok_or_else(full)?;
     let _counted = ask.app.metrics.poll_began();
     // Before anything is leased: a job may need a receipt.
-    let signer = ask.app.receipts.signer().await.map_err(internal)?;
+    let signer = ask.app.unscoped().receipts.signer().await.map_err(internal)?;
     let lease = Duration::from_secs(ttr.into()).clamp(Duration::from_millis(1), MAX_LEASE);
     let kind = WantedKind {
-        homes: homes(&ask.app.admin.client().layout(), &ask.topics),
+        homes: homes(&ask.app.unscoped().admin.client().layout(), &ask.topics),
         topics: ask.topics.clone(),
         lease,
         max_bytes: MAX_BYTES,
     };
     let poll = |max: u64, wait| {
         let wanted = Wanted { kind: kind.clone(), max: max as u16 };
-        ask.app.dispatcher.reserve(Poll { wanted, wait, peer: peer.clone() })
+        ask.app.unscoped().dispatcher.reserve(Poll { wanted, wait, peer: peer.clone() })
     };
     let wait = Duration::from_secs(timeout.into());
     let mut handed = poll(count, if count == 1 { wait } else { Duration::ZERO }).await.map_err(internal)?;

@@ -16,7 +16,7 @@ const A_STEP: u64 = 500;
 
 pub(super) async fn first(ask: &CheckedCall) -> JobReply {
     let head = oldest(ask, 1).await?.first().map(|target| shown(&target.id)).unwrap_or_default();
-    let size = ask.app.admin.topic(ask.topic()).count().await.map_err(internal)?.dead;
+    let size = ask.app.unscoped().admin.topic(ask.topic()).count().await.map_err(internal)?.dead;
     let (namespace, queue) = (&ask.call.namespace, &ask.call.queue);
     let value =
         json!({ "deadletter_head": head, "deadletter_size": size, "namespace": namespace, "queue": queue });
@@ -24,7 +24,7 @@ pub(super) async fn first(ask: &CheckedCall) -> JobReply {
 }
 
 pub(super) async fn size(ask: &CheckedCall) -> JobReply {
-    let numbers = ask.app.admin.topic(ask.topic()).count().await.map_err(internal)?;
+    let numbers = ask.app.unscoped().admin.topic(ask.topic()).count().await.map_err(internal)?;
     Ok(sized(ask, numbers.dead))
 }
 
@@ -37,8 +37,14 @@ pub(super) async fn respawn(ask: &CheckedCall) -> JobReply {
     let mut respawned = 0;
     while respawned < limit {
         let some = oldest(ask, limit - respawned).await?;
-        let replayed =
-            ask.app.admin.topic(ask.topic()).replay_renewed(&some, terms).await.map_err(internal)?;
+        let replayed = ask
+            .app
+            .unscoped()
+            .admin
+            .topic(ask.topic())
+            .replay_renewed(&some, terms)
+            .await
+            .map_err(internal)?;
         respawned += replayed.replayed;
         if replayed.replayed == 0 {
             break;
@@ -53,7 +59,7 @@ pub(super) async fn delete(ask: &CheckedCall) -> JobReply {
     let mut left = limit;
     while left > 0 {
         let some = oldest(ask, left).await?;
-        let ended = ask.app.producer.finish_many(ask.topic(), FinishWhich::Dead, &some).await;
+        let ended = ask.app.unscoped().producer.finish_many(ask.topic(), FinishWhich::Dead, &some).await;
         let mut purged = 0;
         for outcome in ended {
             purged += u64::from(outcome.map_err(internal)? == FinishOutcome::Purged);
@@ -69,7 +75,12 @@ pub(super) async fn delete(ask: &CheckedCall) -> JobReply {
 async fn oldest(ask: &CheckedCall, max: u64) -> Result<Vec<Target>, Refusal> {
     let (topic, state, range) = (ask.topic(), ListState::Dead { newest_first: false }, TimeRange::ALL);
     let max = usize::try_from(max.min(A_STEP)).unwrap_or_default();
-    let page =
-        ask.app.admin.page(Listing::Topic { topic, state, range }, None, max).await.map_err(internal)?;
+    let page = ask
+        .app
+        .unscoped()
+        .admin
+        .page(Listing::Topic { topic, state, range }, None, max)
+        .await
+        .map_err(internal)?;
     Ok(page.messages.iter().map(delayq::admin::Listed::target).collect())
 }

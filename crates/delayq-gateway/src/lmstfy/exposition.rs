@@ -15,11 +15,11 @@ pub(super) async fn exposed(lmstfy: &Lmstfy) -> Result<String, delayq::Error> {
     lmstfy.counters.write(&mut text);
     let mut sizes: BTreeMap<&str, String> = BTreeMap::new();
     for (pool, app) in &lmstfy.pools {
-        let topics = app.admin.topics().await?;
+        let topics = app.unscoped().admin.topics().await?;
         let queues = topics.iter().filter(|topic| names::parts(topic).is_some());
         let mut waiting = 0;
         for topic in queues.take(MAX_QUEUES) {
-            let numbers = app.admin.topic(topic).count().await?;
+            let numbers = app.unscoped().admin.topic(topic).count().await?;
             let labels = of_queue(pool, topic);
             let mut add = |name, labels: &str, size: u64| {
                 let _ = writeln!(sizes.entry(name).or_default(), "infra_lmstfy_{name}{{{labels}}} {size}");

@@ -9,7 +9,13 @@ use serde_json::json;
 
 pub(super) async fn first(ask: &CheckedCall) -> JobReply {
     let (topic, state, range) = (ask.topic(), ListState::Ready, TimeRange::ALL);
-    let page = ask.app.admin.page(Listing::Topic { topic, state, range }, None, 1).await.map_err(internal)?;
+    let page = ask
+        .app
+        .unscoped()
+        .admin
+        .page(Listing::Topic { topic, state, range }, None, 1)
+        .await
+        .map_err(internal)?;
     let first = page.messages.first().ok_or_else(|| error(404, "the queue is empty"))?;
     let envelope = first.envelope.as_ref().map_err(internal)?;
     Ok(said(200, &Job::first(first, envelope)))
@@ -18,8 +24,15 @@ pub(super) async fn first(ask: &CheckedCall) -> JobReply {
 pub(super) async fn job(ask: &CheckedCall, id: &str) -> JobReply {
     let unknown = || error(404, "job not found");
     let target = ask.target(id).await?.ok_or_else(unknown)?;
-    let listed =
-        ask.app.admin.topic(ask.topic()).get(&target).await.map_err(internal)?.ok_or_else(unknown)?;
+    let listed = ask
+        .app
+        .unscoped()
+        .admin
+        .topic(ask.topic())
+        .get(&target)
+        .await
+        .map_err(internal)?
+        .ok_or_else(unknown)?;
     let envelope = listed.envelope.as_ref().map_err(internal)?;
     if envelope.state as u8 > State::Dead as u8 {
         return Err(unknown());
@@ -28,7 +41,7 @@ pub(super) async fn job(ask: &CheckedCall, id: &str) -> JobReply {
 }
 
 pub(super) async fn size(ask: &CheckedCall) -> JobReply {
-    let numbers = ask.app.admin.topic(ask.topic()).count().await.map_err(internal)?;
+    let numbers = ask.app.unscoped().admin.topic(ask.topic()).count().await.map_err(internal)?;
     Ok(sized(ask, numbers.ready))
 }
 

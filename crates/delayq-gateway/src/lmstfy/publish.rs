@@ -83,7 +83,7 @@ pub(super) async fn one(ask: &CheckedCall, body: Body) -> JobReply {
         Whole::read(body, &ask.headers, &ask.app, MAX_JOB).await.map_err(|problem| refusal(&problem))?;
     let attributes = attributes(&ask.headers)?;
     let message = named(&ask.app, terms.message(ask.topic(), whole.bytes.to_vec(), &attributes), &terms);
-    let put = ask.app.producer.put(message.clone()).await;
+    let put = ask.app.unscoped().producer.put(message.clone()).await;
     let id = stored(&ask.app, &message, put, &terms).await?;
     ask.lmstfy.counters.published(&ask.pool, ask.topic(), 1);
     Ok(said(201, &json!({ "job_id": id, "msg": "published" })))
@@ -93,7 +93,8 @@ pub(super) async fn one(ask: &CheckedCall, body: Body) -> JobReply {
 pub(super) async fn again(ask: &CheckedCall, body: Body, old: &str) -> JobReply {
     let published = one(ask, body).await?;
     if let Some(target) = ask.target(old).await? {
-        let ended = ask.app.producer.finish_many(ask.topic(), FinishWhich::Any, &[target]).await.remove(0);
+        let ended =
+            ask.app.unscoped().producer.finish_many(ask.topic(), FinishWhich::Any, &[target]).await.remove(0);
         ended.map_err(internal)?;
     }
     Ok(published)
@@ -113,7 +114,7 @@ pub(super) async fn many(ask: &CheckedCall, body: Body) -> JobReply {
     for job in jobs {
         let message = terms.message(ask.topic(), job.get().as_bytes().to_vec(), &attributes);
         let message = named(&ask.app, message, &terms);
-        let put = ask.app.producer.put(message.clone()).await;
+        let put = ask.app.unscoped().producer.put(message.clone()).await;
         ids.push(stored(&ask.app, &message, put, &terms).await?);
     }
     ask.lmstfy.counters.published(&ask.pool, ask.topic(), ids.len());
@@ -142,7 +143,7 @@ fn refusal(problem: &Problem) -> Refusal {
 
 /// The message under a new id in the shard of its queue: so a queue keeps its order.
 fn named(app: &App, message: Message, terms: &Terms) -> Message {
-    let shard = app.admin.client().shards().shard_of_name(message.topic.as_str());
+    let shard = app.unscoped().admin.client().shards().shard_of_name(message.topic.as_str());
     message.with_id(ids::new_id(shard, host_now().get(), terms.is_version_1, terms.delay))
 }
 
@@ -160,7 +161,9 @@ async fn stored(
             PutOutcome::Exists(..) if is_ours(app, message, &reference.id).await? => {
                 return Ok(shown(&reference.id));
             }
-            PutOutcome::Exists(..) => put = app.producer.put(named(app, message.clone(), terms)).await,
+            PutOutcome::Exists(..) => {
+                put = app.unscoped().producer.put(named(app, message.clone(), terms)).await;
+            }
             outcome => return Err(internal(format_args!("a job is not stored: {outcome:?}"))),
         }
     }
@@ -169,7 +172,8 @@ async fn stored(
 
 /// True if the stored message is this one, from a first try whose answer was lost.
 async fn is_ours(app: &App, message: &Message, id: &MessageId) -> Result<bool, Refusal> {
-    let stored = app.admin.topic(&message.topic).get(&id.clone().into()).await.map_err(internal)?;
+    let stored =
+        app.unscoped().admin.topic(&message.topic).get(&id.clone().into()).await.map_err(internal)?;
     let Some(Ok(stored)) = stored.map(|stored| stored.envelope) else { return Ok(true) };
     Ok(stored.payload == message.payload
         && stored.headers == message.headers

@@ -27,13 +27,14 @@ pub(crate) enum Kind {
     Deadline,
     SessionEnded,
     NoRight,
+    OfTenant,
 }
 
 // === impl Kind ===
 
 impl Kind {
     /// In the order of codes.
-    pub(crate) const ALL: [Self; 22] = [
+    pub(crate) const ALL: [Self; 23] = [
         Self::Malformed,
         Self::NoToken,
         Self::OtherOrigin,
@@ -56,6 +57,7 @@ impl Kind {
         Self::Deadline,
         Self::SessionEnded,
         Self::NoRight,
+        Self::OfTenant,
     ];
 
     const fn row(self) -> (&'static str, u16, &'static str) {
@@ -82,6 +84,7 @@ impl Kind {
             Self::Deadline => ("DQ-G120", 504, "the deadline passed"),
             Self::SessionEnded => ("DQ-G121", 401, "the session has ended"),
             Self::NoRight => ("DQ-G122", 403, "the token lacks the right"),
+            Self::OfTenant => ("DQ-G123", 403, "the route is not for tenants"),
         }
     }
 

@@ -9,7 +9,7 @@ use super::message::{Payload, found};
 use crate::input::{Ask, Items};
 use crate::problem::Problem;
 use crate::sessions::Caller;
-use crate::state::App;
+use crate::state::{App, Scope};
 use axum::extract::State;
 use delayq::{Reschedule, Target, Topic};
 use delayq_service::config::HumanDuration;
@@ -61,13 +61,14 @@ struct ToGet {
 type ByTopic<T> = BTreeMap<Topic, Vec<(usize, T)>>;
 
 pub(super) async fn cancel(State(app): State<App>, ask: Ask) -> Answer {
+    let scope = ask.scope.clone();
     let items = ask.items(&app).await?;
     let named =
         |item: ToCancel| -> Result<_, Problem> { Ok((item.topic, target(&item.id, item.group.as_deref())?)) };
     let (topics, mut answers) = by_topic(&items, named);
     for (topic, targets) in topics {
         let (places, targets): (Vec<usize>, Vec<Target>) = targets.into_iter().unzip();
-        let outcomes = app.producer.cancel_many(&topic, &targets).await;
+        let outcomes = scope.cancel_many(&topic, &targets).await;
         for ((place, target), outcome) in places.into_iter().zip(&targets).zip(outcomes) {
             answers[place] = Some(changed(outcome.map(|outcome| cancelled(&topic, target, &outcome))));
         }
@@ -76,7 +77,7 @@ pub(super) async fn cancel(State(app): State<App>, ask: Ask) -> Answer {
 }
 
 pub(super) async fn reschedule(State(app): State<App>, ask: Ask) -> Answer {
-    let past_ok = ask.past_ok()?;
+    let (past_ok, scope) = (ask.past_ok()?, ask.scope.clone());
     let items = ask.items(&app).await?;
     let named = |item: ToReschedule| -> Result<_, Problem> {
         let change = NewDue::new(item.due, item.by, item.expected_due).change(past_ok)?;
@@ -85,7 +86,7 @@ pub(super) async fn reschedule(State(app): State<App>, ask: Ask) -> Answer {
     let (topics, mut answers) = by_topic(&items, named);
     for (topic, changes) in topics {
         let (places, changes): (Vec<usize>, Vec<(Target, Reschedule)>) = changes.into_iter().unzip();
-        let outcomes = app.producer.reschedule_many(&topic, &changes).await;
+        let outcomes = scope.reschedule_many(&topic, &changes).await;
         for ((place, (target, _)), outcome) in places.into_iter().zip(&changes).zip(outcomes) {
             answers[place] = Some(changed(outcome.map(|outcome| rescheduled(&topic, target, &outcome))));
         }
@@ -94,33 +95,34 @@ pub(super) async fn reschedule(State(app): State<App>, ask: Ask) -> Answer {
 }
 
 pub(super) async fn replay(State(app): State<App>, ask: Ask) -> Answer {
+    let scope = ask.scope.clone();
     let items = ask.items(&app).await?;
-    let calls = items.parse().into_iter().map(|item| replay_one(&app, item));
+    let calls = items.parse().into_iter().map(|item| replay_one(&scope, item));
     let answers: Vec<ItemAnswer> = stream::iter(calls).buffered(AT_ONCE).collect().await;
     Ok(items.answer(answers.into_iter()))
 }
 
-async fn replay_one(app: &App, item: Result<ToReplay, Problem>) -> ItemAnswer {
+async fn replay_one(scope: &Scope, item: Result<ToReplay, Problem>) -> ItemAnswer {
     let item = item?;
     let (target, life) = (target(&item.id, item.group.as_deref())?, NewLife { delay: item.delay });
-    replayed(app, &item.topic, &target, &life).await.map(|(_, value)| value)
+    replayed(scope, &item.topic, &target, &life).await.map(|(_, value)| value)
 }
 
 pub(super) async fn get(State(app): State<App>, ask: Ask) -> Answer {
-    let caller = ask.caller.clone();
+    let (scope, caller) = (ask.scope.clone(), ask.caller.clone());
     let items = ask.items(&app).await?;
-    let calls = items.parse().into_iter().map(|item| get_one(&app, &caller, item));
+    let calls = items.parse().into_iter().map(|item| get_one(&scope, &caller, item));
     let answers: Vec<ItemAnswer> = stream::iter(calls).buffered(AT_ONCE).collect().await;
     Ok(items.answer(answers.into_iter()))
 }
 
-async fn get_one(app: &App, caller: &Caller, item: Result<ToGet, Problem>) -> ItemAnswer {
+async fn get_one(scope: &Scope, caller: &Caller, item: Result<ToGet, Problem>) -> ItemAnswer {
     let item = item?;
     let payload = item.payload.as_deref().map(str::parse::<Payload>).transpose();
     let payload =
         payload.map_err(|why| Problem::invalid("payload", why))?.unwrap_or_default().for_caller(caller)?;
     let target = target(&item.id, item.group.as_deref())?;
-    Ok(payload.shown(&found(app, &item.topic, &target).await?))
+    Ok(payload.shown(&found(scope, &item.topic, &target).await?))
 }
 
 fn target(id: &str, group: Option<&str>) -> Result<Target, Problem> {
@@ -147,7 +149,7 @@ fn by_topic<I: serde::de::DeserializeOwned, T>(
     (topics, answers)
 }
 
-fn changed<S>(outcome: Result<Result<(S, Value), Problem>, delayq::Error>) -> ItemAnswer {
+fn changed<S>(outcome: Result<Result<(S, Value), Problem>, Problem>) -> ItemAnswer {
     outcome?.map(|(_, value)| value)
 }
 

@@ -4,7 +4,7 @@ use super::answer::{Answer, json};
 use crate::input::{Ask, when};
 use crate::problem::{Kind, Problem};
 use crate::routes::message::unknown;
-use crate::state::App;
+use crate::state::{App, Scope};
 use axum::extract::State;
 use axum::http::StatusCode;
 use delayq::{CancelOutcome, Due, Reschedule, RescheduleOutcome, Shift, Target, Topic, UnixMillis};
@@ -58,25 +58,27 @@ impl NewDue {
     }
 }
 
-pub(super) async fn cancel(State(app): State<App>, ask: Ask) -> Answer {
+pub(super) async fn cancel(ask: Ask) -> Answer {
     let (topic, target) = (ask.topic()?, ask.target()?);
-    let outcome = app.producer.cancel(&topic, &target).await?;
+    let outcome = ask.scope.cancel(&topic, &target).await?;
     let (status, value) = cancelled(&topic, &target, &outcome)?;
     Ok(json(status, &value))
 }
 
 pub(super) async fn reschedule(State(app): State<App>, ask: Ask) -> Answer {
     let (topic, target, past_ok) = (ask.topic()?, ask.target()?, ask.past_ok()?);
+    let scope = ask.scope.clone();
     let change = ask.json::<NewDue>(&app).await?.change(past_ok)?;
-    let outcome = app.producer.reschedule(&topic, &target, change).await?;
+    let outcome = scope.reschedule(&topic, &target, change).await?;
     let (status, value) = rescheduled(&topic, &target, &outcome)?;
     Ok(json(status, &value))
 }
 
 pub(super) async fn replay(State(app): State<App>, ask: Ask) -> Answer {
     let (topic, target) = (ask.topic()?, ask.target()?);
+    let scope = ask.scope.clone();
     let life = ask.json_or_default::<NewLife>(&app).await?;
-    let (status, value) = replayed(&app, &topic, &target, &life).await?;
+    let (status, value) = replayed(&scope, &topic, &target, &life).await?;
     Ok(json(status, &value))
 }
 
@@ -106,9 +108,9 @@ pub(super) fn rescheduled(topic: &Topic, target: &Target, outcome: &RescheduleOu
     }
 }
 
-pub(super) async fn replayed(app: &App, topic: &Topic, target: &Target, life: &NewLife) -> Changed {
+pub(super) async fn replayed(scope: &Scope, topic: &Topic, target: &Target, life: &NewLife) -> Changed {
     let delay = life.delay.map_or(Duration::ZERO, |delay| *delay);
-    let replayed = app.admin.topic(topic).replay_ids(std::slice::from_ref(target), delay).await?;
+    let replayed = scope.replay(topic, target, delay).await?;
     if replayed.replayed > 0 {
         let outcome = if delay.is_zero() { "ready" } else { "delayed" };
         return Ok((StatusCode::OK, value!({ "id": target.id, "outcome": outcome })));
@@ -117,7 +119,7 @@ pub(super) async fn replayed(app: &App, topic: &Topic, target: &Target, life: &N
         let kept = value!({ "id": target.id, "outcome": "dead", "reason": why });
         return Err(Problem::outcome(Kind::Conflict, kept));
     }
-    let Some(listed) = app.admin.topic(topic).get(target).await? else { return Err(unknown(topic, target)) };
+    let Some(listed) = scope.get(topic, target).await? else { return Err(unknown(topic, target)) };
     let state = listed.envelope?.state.word();
     Err(Problem::outcome(Kind::Conflict, value!({ "id": target.id, "outcome": "not dead", "state": state })))
 }

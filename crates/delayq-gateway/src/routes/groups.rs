@@ -19,20 +19,20 @@ struct ShiftOf {
     token: String,
 }
 
-pub(super) async fn cancel(State(app): State<App>, ask: Ask) -> Answer {
+pub(super) async fn cancel(ask: Ask) -> Answer {
     let members = ask.members()?;
-    let tally = app.producer.cancel_group(&members).await?;
+    let tally = ask.scope.cancel_group(&members).await?;
     let (cancelled, passed) = (tally.changed, tally.passed);
     Ok(json(StatusCode::OK, &value!({ "cancelled": cancelled, "leased_or_failed": passed })))
 }
 
 pub(super) async fn shift(State(app): State<App>, ask: Ask) -> Answer {
-    let members = ask.members()?;
+    let (members, scope) = (ask.members()?, ask.scope.clone());
     let ShiftOf { by, token } = ask.json(&app).await?;
     if token.is_empty() || token.len() > MAX_TOKEN || token.chars().any(char::is_control) {
         return Err(Problem::invalid("token", "must be 1 to 128 bytes without control characters"));
     }
-    let tally = app.producer.reschedule_group(&members, shift_of("by", &by)?, &token).await?;
+    let tally = scope.shift_group(&members, shift_of("by", &by)?, &token).await?;
     let (moved, passed) = (tally.changed, tally.passed);
     if tally.busy {
         let why = "another shift of the group is unfinished: finish it with its token first";

@@ -4,12 +4,9 @@ use super::answer::{Answer, json};
 use super::listing::range;
 use crate::input::Ask;
 use crate::problem::Problem;
-use crate::state::App;
-use axum::extract::State;
 use axum::http::StatusCode;
 use delayq::UnixMillis;
 use delayq::admin::TimeRange;
-use delayq::protocol::ShardId;
 use delayq_service::json::add_time;
 use serde_json::{Value, json as value};
 
@@ -52,13 +49,13 @@ const WIDTHS_MS: [u64; 14] = [
 /// Maximum whole intervals of a range; the ends of the range may cut two more.
 const MAX_INTERVALS: u64 = 60;
 
-pub(super) async fn get(State(app): State<App>, ask: Ask) -> Answer {
+pub(super) async fn get(ask: Ask) -> Answer {
     let topic = ask.topic()?;
-    let numbers = app.admin.topic(&topic).count().await?;
-    let now = now(&app).await?;
+    let numbers = ask.scope.count(&topic).await?;
+    let now = ask.scope.now().await?;
     let is_whole = ask.query.text("from").is_none() && ask.query.text("to").is_none();
     let edges = if is_whole { ahead(now) } else { within(range(&ask.query)?)? };
-    let horizon = app.admin.topic(&topic).horizon(&edges).await?;
+    let horizon = ask.scope.horizon(&topic, &edges).await?;
     let interval = |(at, edge): (usize, &[UnixMillis])| {
         let mut value = value!({ "count": horizon.counts.get(at) });
         add_time(&mut value, "from", Some(edge[0]));
@@ -69,12 +66,6 @@ pub(super) async fn get(State(app): State<App>, ask: Ask) -> Answer {
     let mut shown = value!({ "intervals": intervals, "delayed": numbers.delayed });
     add_time(&mut shown, "now", Some(now));
     Ok(json(StatusCode::OK, &shown))
-}
-
-/// By Redis's clock.
-async fn now(app: &App) -> Result<UnixMillis, Problem> {
-    let first = app.admin.shards().overview_of(&[ShardId::new(0)]).await.pop();
-    Ok(first.expect("each shard has one answer")?.now.millis())
 }
 
 /// An interval for overdue messages, then ever wider intervals.

@@ -6,7 +6,7 @@
 use super::answer::{Answer, typed};
 use crate::input::{Ask, Lines};
 use crate::problem::{Kind, Problem};
-use crate::state::App;
+use crate::state::{App, Scope};
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -46,12 +46,12 @@ struct Coming {
 }
 
 pub(super) async fn put_many(State(app): State<App>, ask: Ask) -> Answer {
-    let past_ok = ask.past_ok()?;
+    let (past_ok, scope) = (ask.past_ok()?, ask.scope.clone());
     let coming = Coming { lines: ask.lines(&app)?, number: 0, past_ok, end: None };
     let (sender, receiver) = mpsc::unbounded_channel::<Bytes>();
     let unread = Arc::new(AtomicUsize::new(0));
     let answers = LineAnswers { sender, unread: Arc::clone(&unread), outcomes: BTreeMap::new() };
-    tokio::spawn(answer(app, coming, answers));
+    tokio::spawn(answer(scope, coming, answers));
     let body = stream::unfold(
         (receiver, unread),
         |(mut receiver, unread): (mpsc::UnboundedReceiver<Bytes>, Arc<AtomicUsize>)| async move {
@@ -64,12 +64,12 @@ pub(super) async fn put_many(State(app): State<App>, ask: Ask) -> Answer {
 }
 
 /// Puts until the lines end, the client is gone, or it leaves too many answers unread.
-async fn answer(app: App, mut coming: Coming, mut answers: LineAnswers) {
+async fn answer(scope: Scope, mut coming: Coming, mut answers: LineAnswers) {
     let mut calls = FuturesOrdered::new();
     loop {
         let reads = coming.end.is_none() && calls.len() < MAX_CALLS;
         tokio::select! {
-            batch = coming.batch(), if reads => calls.push_back(put(&app, batch)),
+            batch = coming.batch(), if reads => calls.push_back(put(&scope, batch)),
             Some(values) = calls.next(), if !calls.is_empty() => {
                 if let Err(problem) = answers.write(values) {
                     coming.end = Some(Some(problem));
@@ -86,11 +86,11 @@ async fn answer(app: App, mut coming: Coming, mut answers: LineAnswers) {
     answers.close(coming.number, problem);
 }
 
-async fn put(app: &App, batch: Vec<Numbered>) -> Vec<(&'static str, Value)> {
-    let messages = batch.iter().filter_map(|(_, message)| message.as_ref().ok().cloned()).collect();
-    let mut puts = app.producer.put_many(messages).await.into_iter();
+async fn put(scope: &Scope, batch: Vec<Numbered>) -> Vec<(&'static str, Value)> {
+    let messages = batch.iter().filter_map(|(_, message)| message.as_ref().ok().cloned());
+    let mut puts = scope.put_many(messages).await.into_iter();
     let answer = |(line, message): Numbered| {
-        let put = message.and_then(|_| Ok(puts.next().expect("each message has one answer")?));
+        let put = message.and_then(|_| puts.next().expect("each message has one answer"));
         let (word, mut value) = match put {
             Ok(put) => (put_word(&put.outcome), json_of(&put.reference, &put.outcome)),
             Err(problem) => ("failed", problem.item()),

@@ -4,34 +4,30 @@ use super::answer::{Answer, json};
 use super::message::Payload;
 use crate::input::{Ask, Query};
 use crate::problem::Problem;
-use crate::state::App;
-use axum::extract::State;
+use crate::state::Paged;
 use axum::http::StatusCode;
-use delayq::admin::{ListCursor, ListState, Listing, TimeRange};
-use delayq::{Topic, UnixMillis};
+use delayq::UnixMillis;
+use delayq::admin::{ListState, TimeRange};
 use delayq_service::when::moment;
 use serde_json::{Value, json as value};
 
 const DEFAULT_LIMIT: usize = 50;
 const MAX_LIMIT: usize = 500;
 
-pub(super) async fn of_topic(State(app): State<App>, ask: Ask) -> Answer {
-    let topic = ask.topic()?;
-    let listing = Listing::Topic { topic: &topic, state: state(&ask.query)?, range: range(&ask.query)? };
-    page(&app, ask, listing).await
+pub(super) async fn of_topic(ask: Ask) -> Answer {
+    let paged = Paged::Topic(ask.topic()?, state(&ask.query)?, range(&ask.query)?);
+    page(ask, &paged).await
 }
 
-pub(super) async fn of_group(State(app): State<App>, ask: Ask) -> Answer {
-    let (group, topic) = (ask.group()?, ask.query.get::<Topic>("topic")?);
-    page(&app, ask, Listing::Group { group: &group, topic: topic.as_ref() }).await
+pub(super) async fn of_group(ask: Ask) -> Answer {
+    let paged = Paged::Group(ask.members()?);
+    page(ask, &paged).await
 }
 
-async fn page(app: &App, ask: Ask, listing: Listing<'_>) -> Answer {
+async fn page(ask: Ask, paged: &Paged) -> Answer {
     let (payload, limit) = (Payload::of(&ask)?, limit(&ask.query, DEFAULT_LIMIT)?);
-    let after: Option<ListCursor> = ask.query.get("after")?;
-    let page = app.admin.page(listing, after.as_ref(), limit).await?;
-    let messages: Vec<Value> = page.messages.iter().map(|listed| payload.shown(listed)).collect();
-    let next = page.next.as_ref().map(ToString::to_string);
+    let (messages, next) = ask.scope.page(paged, ask.query.text("after"), limit).await?;
+    let messages: Vec<Value> = messages.iter().map(|listed| payload.shown(listed)).collect();
     Ok(json(StatusCode::OK, &value!({ "messages": messages, "next": next })))
 }
 

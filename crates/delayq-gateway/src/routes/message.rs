@@ -5,9 +5,8 @@ use crate::input::Ask;
 use crate::problem::{Kind, Problem};
 use crate::rights::Right;
 use crate::sessions::Caller;
-use crate::state::App;
+use crate::state::Scope;
 use axum::body::Body;
-use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use base64::Engine as _;
@@ -69,9 +68,9 @@ impl Payload {
     }
 }
 
-pub(super) async fn get(State(app): State<App>, ask: Ask) -> Answer {
+pub(super) async fn get(ask: Ask) -> Answer {
     let payload = Payload::of(&ask)?;
-    let listed = found(&app, &ask.topic()?, &ask.target()?).await?;
+    let listed = found(&ask.scope, &ask.topic()?, &ask.target()?).await?;
     let text = payload.shown(&listed).to_string();
     let tag = format!("\"{}\"", hex::encode(&Sha256::digest(&text)[..8]));
     let known = ask.header("if-none-match")?.unwrap_or_default();
@@ -85,8 +84,8 @@ pub(super) async fn get(State(app): State<App>, ask: Ask) -> Answer {
 }
 
 /// The bytes, which no browser takes for a page of the gateway's.
-pub(super) async fn payload(State(app): State<App>, ask: Ask) -> Answer {
-    let listed = found(&app, &ask.topic()?, &ask.target()?).await?;
+pub(super) async fn payload(ask: Ask) -> Answer {
+    let listed = found(&ask.scope, &ask.topic()?, &ask.target()?).await?;
     let envelope = listed.envelope?;
     if envelope.state.is_over() {
         return Err(Problem::new(
@@ -109,10 +108,10 @@ pub(super) async fn payload(State(app): State<App>, ask: Ask) -> Answer {
     Ok(response)
 }
 
-pub(super) async fn history(State(app): State<App>, ask: Ask) -> Answer {
+pub(super) async fn history(ask: Ask) -> Answer {
     let (topic, target) = (ask.topic()?, ask.target()?);
-    let history = app.admin.topic(&topic).history(&target).await?;
-    let listed = app.admin.topic(&topic).get(&target).await?;
+    let history = ask.scope.history(&topic, &target).await?;
+    let listed = ask.scope.get(&topic, &target).await?;
     if listed.is_none() && history.events.is_empty() {
         return Err(unknown(&topic, &target));
     }
@@ -125,8 +124,8 @@ pub(super) async fn history(State(app): State<App>, ask: Ask) -> Answer {
     Ok(json(StatusCode::OK, &value))
 }
 
-pub(super) async fn found(app: &App, topic: &Topic, target: &Target) -> Result<Listed, Problem> {
-    app.admin.topic(topic).get(target).await?.ok_or_else(|| unknown(topic, target))
+pub(super) async fn found(scope: &Scope, topic: &Topic, target: &Target) -> Result<Listed, Problem> {
+    scope.get(topic, target).await?.ok_or_else(|| unknown(topic, target))
 }
 
 pub(super) fn unknown(topic: &Topic, target: &Target) -> Problem {

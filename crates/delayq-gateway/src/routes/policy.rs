@@ -3,7 +3,7 @@
 use super::answer::{Answer, json};
 use crate::input::Ask;
 use crate::problem::Problem;
-use crate::state::App;
+use crate::state::{App, Scope};
 use axum::extract::State;
 use axum::http::StatusCode;
 use delayq::Topic;
@@ -16,26 +16,26 @@ use std::collections::BTreeMap;
 /// A null stands for the default.
 type GivenSettings = BTreeMap<String, Value>;
 
-pub(super) async fn get(State(app): State<App>, ask: Ask) -> Answer {
-    shown(&app, &ask.topic()?).await
+pub(super) async fn get(ask: Ask) -> Answer {
+    shown(&ask.scope, &ask.topic()?).await
 }
 
 pub(super) async fn set(State(app): State<App>, ask: Ask) -> Answer {
-    let topic = ask.topic()?;
+    let (topic, scope) = (ask.topic()?, ask.scope.clone());
     let (policy, _) = read(&ask.json::<GivenSettings>(&app).await?)?;
-    app.admin.topic(&topic).set_policy(&policy).await?;
-    shown(&app, &topic).await
+    scope.set_policy(&topic, &policy).await?;
+    shown(&scope, &topic).await
 }
 
 pub(super) async fn change(State(app): State<App>, ask: Ask) -> Answer {
-    let topic = ask.topic()?;
+    let (topic, scope) = (ask.topic()?, ask.scope.clone());
     let (policy, reset) = read(&ask.json::<GivenSettings>(&app).await?)?;
-    app.admin.topic(&topic).change_policy(&policy, &reset).await?;
-    shown(&app, &topic).await
+    scope.change_policy(&topic, &policy, &reset).await?;
+    shown(&scope, &topic).await
 }
 
-async fn shown(app: &App, topic: &Topic) -> Answer {
-    Ok(json(StatusCode::OK, &json_of(&app.admin.topic(topic).policy().await?)))
+async fn shown(scope: &Scope, topic: &Topic) -> Answer {
+    Ok(json(StatusCode::OK, &json_of(&scope.policy(topic).await?)))
 }
 
 /// The second value has the settings that are null.

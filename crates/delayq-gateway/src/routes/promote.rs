@@ -4,8 +4,7 @@ use super::answer::{Answer, json};
 use super::listing::range;
 use crate::input::{Ask, Query};
 use crate::problem::Problem;
-use crate::state::App;
-use axum::extract::State;
+use crate::state::Scope;
 use axum::http::StatusCode;
 use delayq::admin::{Promotable, PromoteOptions};
 use serde_json::json as value;
@@ -13,14 +12,14 @@ use serde_json::json as value;
 /// Maximum messages of a request: it ends within seconds.
 const MAX: u64 = 10_000;
 
-pub(super) async fn of_topic(State(app): State<App>, ask: Ask) -> Answer {
+pub(super) async fn of_topic(ask: Ask) -> Answer {
     let (topic, options) = (ask.topic()?, options(&ask.query)?);
-    promote(&app, Promotable::from(&topic), options).await
+    promote(&ask.scope, &Promotable::from(&topic), options).await
 }
 
-pub(super) async fn of_group(State(app): State<App>, ask: Ask) -> Answer {
+pub(super) async fn of_group(ask: Ask) -> Answer {
     let (members, options) = (ask.members()?, options(&ask.query)?);
-    promote(&app, Promotable::from(&members), options).await
+    promote(&ask.scope, &Promotable::from(&members), options).await
 }
 
 fn options(query: &Query) -> Result<PromoteOptions, Problem> {
@@ -33,7 +32,7 @@ fn options(query: &Query) -> Result<PromoteOptions, Problem> {
     Ok(PromoteOptions::default().due(range(query)?).max_messages(max))
 }
 
-async fn promote(app: &App, which: Promotable, options: PromoteOptions) -> Answer {
-    let promoted = app.admin.promote(which, &options, |_| {}).await?;
+async fn promote(scope: &Scope, which: &Promotable, options: PromoteOptions) -> Answer {
+    let promoted = scope.promote(which, &options).await?;
     Ok(json(StatusCode::OK, &value!({ "promoted": promoted.promoted, "kept": promoted.kept })))
 }

@@ -31,6 +31,7 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 
 pub(super) async fn under_id(State(app): State<App>, ask: Ask) -> Answer {
     let (id, group) = (ask.id()?, ask.query.get::<Group>("group")?);
+    let scope = ask.scope.clone();
     let message = read(&app, ask).await?;
     if message.id.as_ref().is_some_and(|named| *named != id) {
         return Err(Problem::invalid("id", "the id in the body differs from the id in the path"));
@@ -43,12 +44,13 @@ pub(super) async fn under_id(State(app): State<App>, ask: Ask) -> Answer {
     let mut message = message.with_id(id);
     message.group = group.or(message.group);
     let topic = message.topic.clone();
-    let put = app.producer.put(message).await?;
+    let put = scope.put(message).await?;
     answer(&topic, &put)
 }
 
 pub(super) async fn posted(State(app): State<App>, ask: Ask) -> Answer {
     let key = ask.header(KEY)?.map(|key| key.trim().trim_matches('"').to_owned());
+    let scope = ask.scope.clone();
     let mut message = read(&app, ask).await?;
     if let Some(key) = &key {
         let id = MessageId::own(key.as_str()).map_err(|error| Problem::invalid(KEY, error))?;
@@ -58,7 +60,7 @@ pub(super) async fn posted(State(app): State<App>, ask: Ask) -> Answer {
         message = message.with_id(id);
     }
     let topic = message.topic.clone();
-    let put = app.producer.put(message).await?;
+    let put = scope.put(message).await?;
     match (&put.outcome, key) {
         (PutOutcome::Conflict(..), Some(_)) => {
             Err(Problem::outcome(Kind::Invalid, json_of(&put.reference, &put.outcome)).at(KEY))

@@ -3,7 +3,7 @@
 use super::answer::Answer;
 use crate::dispatch::{Handed, Poll, Wanted, WantedKind, watched};
 use crate::input::Ask;
-use crate::problem::{Kind, Problem};
+use crate::problem::Problem;
 use crate::receipts::Signer;
 use crate::server::Outgoing;
 use crate::state::App;
@@ -13,8 +13,8 @@ use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use delayq::Topic;
 use delayq::protocol::Reservation;
-use delayq::{Fate, Topic};
 use delayq_service::config::HumanDuration;
 use delayq_service::json::add_time;
 use serde::Deserialize;
@@ -53,14 +53,14 @@ const fn default_bytes() -> u32 {
 pub(super) async fn reserve(State(app): State<App>, mut ask: Ask) -> Answer {
     let connection = ask.connection.take();
     let (outgoing, peer) = connection.expect("the server gives every request its connection");
+    let scope = ask.scope.clone();
     let asked: Reserve = ask.json(&app).await?;
     let (wanted, wait) = asked.wanted(app.lease)?;
-    let full = || Problem::new(Kind::Full, "too many reserves are waiting").fate(Fate::NotApplied);
-    let _place = app.dispatcher.place().ok_or_else(full)?;
+    let _place = scope.place()?;
     let _counted = app.metrics.poll_began();
     // Before anything is leased: without the key, no receipt could be given.
-    let signer = app.receipts.signer().await?;
-    let handed = app.dispatcher.reserve(Poll { wanted, wait, peer }).await?;
+    let signer = scope.signer().await?;
+    let handed = scope.reserve(Poll { wanted, wait, peer }).await?;
     Ok(answer(handed, &signer, outgoing, app.is_stopping()))
 }
 

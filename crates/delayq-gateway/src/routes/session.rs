@@ -6,6 +6,7 @@ use crate::origin;
 use crate::problem::Problem;
 use crate::sessions::{Caller, end_cookie};
 use crate::state::App;
+use crate::tenant::Tenant;
 use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -57,7 +58,8 @@ fn with_cookie(mut response: Response, cookie: &str) -> Response {
 fn shown(app: &App, caller: &Caller) -> Value {
     let mut value = value!({
         "name": caller.name, "rights": caller.rights.words(), "session": caller.ends.is_some(),
-        "namespace": app.admin.client().namespace().as_str(), "version": env!("CARGO_PKG_VERSION"),
+        "tenant": caller.tenant.as_ref().map(Tenant::name),
+        "namespace": app.unscoped().admin.client().namespace().as_str(), "version": env!("CARGO_PKG_VERSION"),
     });
     add_time(&mut value, "session_ends", caller.ends);
     value

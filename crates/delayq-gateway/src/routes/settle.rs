@@ -43,7 +43,8 @@ struct Sorted {
 }
 
 pub(super) async fn settle(State(app): State<App>, ask: Ask) -> Answer {
-    let signer = app.receipts.signer().await?;
+    let scope = ask.scope.clone();
+    let signer = scope.signer().await?;
     let items = ask.items(&app).await?;
     let (mut sorted, mut answers) = (Sorted::default(), Vec::new());
     for (place, item) in items.parse::<SettleItem>().into_iter().enumerate() {
@@ -55,7 +56,7 @@ pub(super) async fn settle(State(app): State<App>, ask: Ask) -> Answer {
         });
         answers.push(read.err().map(Err));
     }
-    for (place, settled) in sorted.settle(&app.holder).await {
+    for (place, settled) in sorted.settle(scope.holder()).await {
         answers[place] = Some(settled.map_err(Problem::from).and_then(|settled| answer(&settled)));
     }
     Ok(items.answer(answers.into_iter().map(|answer| answer.expect("every item is faulty or settled"))))

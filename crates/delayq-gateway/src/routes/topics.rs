@@ -26,14 +26,14 @@ struct Rate {
     rate: Option<f64>,
 }
 
-pub(super) async fn list(State(app): State<App>, ask: Ask) -> Answer {
+pub(super) async fn list(ask: Ask) -> Answer {
     let (limit, after) = (limit(&ask.query, DEFAULT_LIMIT)?, ask.query.get::<Topic>("after")?);
-    let topics = app.admin.topics().await?;
+    let topics = ask.scope.topics().await?;
     let mut behind =
         topics.into_iter().skip_while(|topic| after.as_ref().is_some_and(|after| topic <= after));
     let mut counted = Vec::new();
     for topic in behind.by_ref().take(limit) {
-        let mut value = numbers(&app.admin.topic(&topic).count().await?);
+        let mut value = numbers(&ask.scope.count(&topic).await?);
         value["topic"] = value!(topic);
         counted.push(value);
     }
@@ -42,17 +42,17 @@ pub(super) async fn list(State(app): State<App>, ask: Ask) -> Answer {
     Ok(json(StatusCode::OK, &value!({ "topics": counted, "next": next })))
 }
 
-pub(super) async fn get(State(app): State<App>, ask: Ask) -> Answer {
+pub(super) async fn get(ask: Ask) -> Answer {
     let topic = ask.topic()?;
-    let mut value = numbers(&app.admin.topic(&topic).count().await?);
+    let mut value = numbers(&ask.scope.count(&topic).await?);
     value["topic"] = value!(topic);
-    value["policy"] = policy(&app.admin.topic(&topic).policy().await?);
+    value["policy"] = policy(&ask.scope.policy(&topic).await?);
     Ok(json(StatusCode::OK, &value))
 }
 
-pub(super) async fn delete(State(app): State<App>, ask: Ask) -> Answer {
+pub(super) async fn delete(ask: Ask) -> Answer {
     let topic = ask.topic()?;
-    match app.admin.topic(&topic).delete().await? {
+    match ask.scope.delete(&topic).await? {
         TopicDeletion::Deleted => Ok(nothing()),
         TopicDeletion::Unknown => Err(Problem::new(Kind::NoTopic, format!("no topic {topic}"))),
         TopicDeletion::Kept(shards) => {
@@ -62,14 +62,14 @@ pub(super) async fn delete(State(app): State<App>, ask: Ask) -> Answer {
     }
 }
 
-pub(super) async fn histogram(State(app): State<App>, ask: Ask) -> Answer {
+pub(super) async fn histogram(ask: Ask) -> Answer {
     let (topic, range) = (ask.topic()?, range(&ask.query)?);
     let width = ask.query.get::<HumanDuration>("width")?.map_or(HOUR, |width| *width);
     let (seconds, nanos) = (width.as_secs(), width.subsec_nanos());
     if !(60..=3600).contains(&seconds) || 3600 % seconds > 0 || nanos > 0 {
         return Err(Problem::invalid("width", "must divide an hour, from 1m to 1h"));
     }
-    let slots = app.admin.topic(&topic).histogram(range, width).await?;
+    let slots = ask.scope.histogram(&topic, range, width).await?;
     let value = |slot: &Slot| {
         let mut value = value!({ "count": slot.count });
         add_time(&mut value, "from", Some(slot.start));
@@ -78,22 +78,22 @@ pub(super) async fn histogram(State(app): State<App>, ask: Ask) -> Answer {
     Ok(json(StatusCode::OK, &slots.iter().map(value).collect::<Value>()))
 }
 
-pub(super) async fn pause(State(app): State<App>, ask: Ask) -> Answer {
-    app.admin.topic(&ask.topic()?).pause().await?;
+pub(super) async fn pause(ask: Ask) -> Answer {
+    ask.scope.pause(&ask.topic()?).await?;
     Ok(nothing())
 }
 
-pub(super) async fn resume(State(app): State<App>, ask: Ask) -> Answer {
-    app.admin.topic(&ask.topic()?).resume().await?;
+pub(super) async fn resume(ask: Ask) -> Answer {
+    ask.scope.resume(&ask.topic()?).await?;
     Ok(nothing())
 }
 
 pub(super) async fn set_rate(State(app): State<App>, ask: Ask) -> Answer {
-    let topic = ask.topic()?;
+    let (topic, scope) = (ask.topic()?, ask.scope.clone());
     let Rate { rate } = ask.json(&app).await?;
     if rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
         return Err(Problem::invalid("rate", "must be messages per second, more than 0, or null"));
     }
-    app.admin.topic(&topic).set_rate(rate).await?;
+    scope.set_rate(&topic, rate).await?;
     Ok(nothing())
 }

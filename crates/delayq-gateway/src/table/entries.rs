@@ -391,6 +391,7 @@ pub(crate) static ROUTES: &[Route] = &[
         ..Route::new(Method::Delete, "/v1/session", "logOut", "Ends the session: removes its cookie")
     },
     Route {
+        is_whole: true,
         answers: RouteAnswers::Json("Status", &[200]),
         ..Route::new(
             Method::Get,
@@ -400,10 +401,12 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
+        is_whole: true,
         answers: RouteAnswers::Json("Shards", &[200]),
         ..Route::new(Method::Get, "/v1/shards", "listShards", "Lists the shards that answer")
     },
     Route {
+        is_whole: true,
         answers: RouteAnswers::Json("Timers", &[200]),
         ..Route::new(
             Method::Get,

@@ -17,6 +17,7 @@ mod rights;
 mod several;
 mod stage;
 mod status;
+mod tenants;
 mod tls;
 mod topics;
 mod typed;

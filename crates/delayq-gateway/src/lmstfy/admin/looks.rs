@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 pub(super) async fn info(ask: &AdminRequest) -> JobReply {
     let pool = ask.query.text("pool").filter(|pool| !pool.is_empty()).unwrap_or(DEFAULT_POOL);
     let Some(app) = ask.lmstfy.pools.get(pool) else { return Ok(reply::empty(200)) };
-    let topics = app.admin.topics().await.map_err(internal)?;
+    let topics = app.unscoped().admin.topics().await.map_err(internal)?;
     let mut queues: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (namespace, queue) in topics.iter().filter_map(names::parts) {
         queues.entry(namespace).or_default().push(queue);

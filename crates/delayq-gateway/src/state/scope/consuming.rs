@@ -1,0 +1,44 @@
+//! Reserving and settling. Receipts are signed with a key of the tenant: a receipt of another tenant has a wrong signature.
+
+use super::Scope;
+use crate::dispatch::{Handed, Poll};
+use crate::problem::{Kind, Problem};
+use crate::receipts::Signer;
+use delayq::protocol::Holder;
+use delayq::{Fate, Topic};
+use tokio::sync::OwnedSemaphorePermit;
+
+// === impl Scope ===
+
+impl Scope {
+    /// Refuses a reserve while all places are taken.
+    pub(crate) fn place(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        let full = || Problem::new(Kind::Full, "too many reserves are waiting").fate(Fate::NotApplied);
+        self.app.unscoped().dispatcher.place().ok_or_else(full)
+    }
+
+    pub(crate) async fn signer(&self) -> Result<Signer, Problem> {
+        let signer = self.answer(self.app.unscoped().receipts.signer().await)?;
+        Ok(match self.names.tenant() {
+            None => signer,
+            Some(tenant) => signer.of(&format!("receipts of {tenant}")),
+        })
+    }
+
+    /// See [`crate::dispatch::Dispatcher::reserve`].
+    pub(crate) async fn reserve(&self, mut poll: Poll) -> Result<Option<Handed>, Problem> {
+        let topics = &mut poll.wanted.kind.topics;
+        *topics =
+            topics.iter().map(|topic| self.names.stored_topic(topic)).collect::<Result<Vec<Topic>, _>>()?;
+        let mut handed = self.answer(self.app.unscoped().dispatcher.reserve(poll).await)?;
+        if let Some(handed) = &mut handed {
+            handed.messages_mut().iter_mut().for_each(|message| self.names.show(message));
+        }
+        Ok(handed)
+    }
+
+    /// For receipts that [`Self::signer`] has read.
+    pub(crate) fn holder(&self) -> &Holder {
+        &self.app.unscoped().holder
+    }
+}

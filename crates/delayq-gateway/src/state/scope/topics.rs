@@ -1,0 +1,85 @@
+//! Topics: counts, due times and policies.
+
+use super::Scope;
+use crate::problem::Problem;
+use delayq::admin::{Horizon, Numbers, Policy, PolicySetting, Slot, TimeRange, TopicDeletion};
+use delayq::protocol::ShardId;
+use delayq::{Topic, UnixMillis};
+use std::time::Duration;
+
+// === impl Scope ===
+
+impl Scope {
+    /// Sorted.
+    pub(crate) async fn topics(&self) -> Result<Vec<Topic>, Problem> {
+        let topics = self.answer(self.app.unscoped().admin.topics().await)?;
+        Ok(topics.iter().filter_map(|topic| self.names.shown_topic(topic)).collect())
+    }
+
+    pub(crate) async fn count(&self, topic: &Topic) -> Result<Numbers, Problem> {
+        let topic = self.names.stored_topic(topic)?;
+        self.answer(self.app.unscoped().admin.topic(&topic).count().await)
+    }
+
+    pub(crate) async fn delete(&self, topic: &Topic) -> Result<TopicDeletion, Problem> {
+        let topic = self.names.stored_topic(topic)?;
+        self.answer(self.app.unscoped().admin.topic(&topic).delete().await)
+    }
+
+    pub(crate) async fn histogram(
+        &self,
+        topic: &Topic,
+        range: TimeRange,
+        width: Duration,
+    ) -> Result<Vec<Slot>, Problem> {
+        let topic = self.names.stored_topic(topic)?;
+        self.answer(self.app.unscoped().admin.topic(&topic).histogram(range, width).await)
+    }
+
+    pub(crate) async fn horizon(&self, topic: &Topic, edges: &[UnixMillis]) -> Result<Horizon, Problem> {
+        let topic = self.names.stored_topic(topic)?;
+        self.answer(self.app.unscoped().admin.topic(&topic).horizon(edges).await)
+    }
+
+    pub(crate) async fn pause(&self, topic: &Topic) -> Result<(), Problem> {
+        let topic = self.names.stored_topic(topic)?;
+        self.answer(self.app.unscoped().admin.topic(&topic).pause().await)
+    }
+
+    pub(crate) async fn resume(&self, topic: &Topic) -> Result<(), Problem> {
+        let topic = self.names.stored_topic(topic)?;
+        self.answer(self.app.unscoped().admin.topic(&topic).resume().await)
+    }
+
+    pub(crate) async fn set_rate(&self, topic: &Topic, a_second: Option<f64>) -> Result<(), Problem> {
+        let topic = self.names.stored_topic(topic)?;
+        self.answer(self.app.unscoped().admin.topic(&topic).set_rate(a_second).await)
+    }
+
+    pub(crate) async fn policy(&self, topic: &Topic) -> Result<Policy, Problem> {
+        let topic = self.names.stored_topic(topic)?;
+        self.answer(self.app.unscoped().admin.topic(&topic).policy().await)
+    }
+
+    pub(crate) async fn set_policy(&self, topic: &Topic, policy: &Policy) -> Result<(), Problem> {
+        let topic = self.names.stored_topic(topic)?;
+        self.answer(self.app.unscoped().admin.topic(&topic).set_policy(policy).await)
+    }
+
+    pub(crate) async fn change_policy(
+        &self,
+        topic: &Topic,
+        set: &Policy,
+        reset: &[PolicySetting],
+    ) -> Result<(), Problem> {
+        let topic = self.names.stored_topic(topic)?;
+        self.answer(self.app.unscoped().admin.topic(&topic).change_policy(set, reset).await)
+    }
+
+    /// By Redis's clock.
+    pub(crate) async fn now(&self) -> Result<UnixMillis, Problem> {
+        let shards = self.app.unscoped().admin.shards();
+        let first = shards.overview_of(&[ShardId::new(0)]).await.pop();
+        Ok(self.answer(first.expect("each shard has one answer"))?.now.millis())
+    }
+}
