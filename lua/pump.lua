@@ -10,7 +10,7 @@
 --          mark (of an owner: that of its last pump; "" if unknown; missing: no mark is left).
 --          The first pump without an epoch since the owner's last pump is noted in `orphaned`: see `claim`.
 --          A mark is the time of a pump and always grows. A stored mark below the given one or a stored epoch below the
---          caller's means that Redis came back with older data: noted in `older`
+--          caller's means that Redis came back with older data: noted in `older`, and gens are skipped
 -- RETURNS  word, now_us, next due ms ("" for none), moved, leases returned, buried, expired, forgotten,
 --          blocked (by a key of the wrong type; tried again later), then due ms and count of the moved messages, in runs
 --            word      pumped | more (pump again at once) | held | ahead (the clock is later than accepted:

@@ -57,6 +57,5 @@ if lock > 0 and locked and is_owner then
   return { 'renewed', epoch, now_us, owner, head }
 end
 if orphaned then redis.call('HDEL', KEYS[1], 'orphaned') end
--- Gens handed out by a lost master may be handed out again: skip them.
-redis.call('HINCRBY', KEYS[1], 'gen', 2097152)
+redis.call('HINCRBY', KEYS[1], 'gen', SKIPPED_GENS)
 return { 'claimed', redis.call('HINCRBY', KEYS[1], 'epoch', 1), now_us, ARGV[2], head }

@@ -1,6 +1,6 @@
 -- pump/marks: leaves the mark of an owner's pump, or the time of the first pump without an owner.
 --
--- NEEDS    call, given, lost_claim, mine, now, orphaned, registry, LAST_MS
+-- NEEDS    call, given, lost_claim, mine, now, orphaned, registry, LAST_MS, SKIPPED_GENS
 -- GIVES    marks
 
 -- The word's second half: the mark that this pump leaves, and the mark of older data.
@@ -14,6 +14,7 @@ if mine then
       text = string.format('%.0f', math.max(now, mark + 1, (given or 0) + 1))
       if is_older then
         call('HSET', KEYS[1], 'mark', text, 'older', string.format('%.0f %.0f', mark, now))
+        call('HINCRBY', KEYS[1], 'gen', SKIPPED_GENS)
         text = string.format('%s older %.0f', text, mark)
       else
         call('HSET', KEYS[1], 'mark', text)

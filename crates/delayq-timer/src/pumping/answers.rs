@@ -3,6 +3,7 @@
 use super::Pumping;
 use crate::calls::Answer;
 use crate::events;
+use crate::ownership::claim;
 use delayq::Error;
 use delayq::protocol::scheduling::{NodeId, Round, Trip};
 use delayq::protocol::{HoldAnswer, PumpReport, PumpWord, ShardId, UnixMicros};
@@ -50,6 +51,10 @@ impl Pumping {
         }
         if let Some(since) = report.older {
             events::older(&self.metrics, shard, since, &self.redises.nodes()[node].name);
+            // The older data may name another owner.
+            if self.member.ownership.owning().is_given(shard) {
+                claim(&[shard], &mut self.redises);
+            }
         }
         self.well(node, trip);
         self.redises.health.has(shard, trip.answered);

@@ -240,3 +240,19 @@ async fn a_second_timer_killed_before_the_first_ones_shards_are_placed_costs_a_s
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shard_that_older_data_gives_to_a_former_owner_is_claimed_again() {
+    let fleet = Fleet::with(4).await;
+    let timer = fleet.timer("present").await;
+    fleet.share(&[&timer]).await;
+    let key = "{dq:2}:meta";
+    let said = async |field: &str| fleet.stand.server.command::<Option<String>>(&["HGET", key, field]).await;
+    wait_until("a mark", SHORT, async || said("mark").await.is_some()).await;
+    // As restored from a backup of the time before the last drain.
+    let older = ["HSET", key, "owner", "former", "epoch", "0", "mark", "1000"];
+    fleet.stand.server.command::<()>(&older).await;
+    wait_until("the owner", SHORT, async || said("owner").await.as_deref() == Some("present")).await;
+    assert_eq!(timer.metric("delayq_timer_older_data_total"), 1.0);
+    timer.stop().await;
+}

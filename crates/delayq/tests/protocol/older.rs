@@ -19,6 +19,11 @@ async fn noted(lab: &mut Lab) -> String {
     String::from_utf8(overview[9].clone()).unwrap()
 }
 
+async fn gen_of(lab: &mut Lab) -> u64 {
+    let found = lab.shard.command(&[b"HGET", b"~meta", b"gen"]).await;
+    redis::from_redis_value(found).unwrap()
+}
+
 #[tokio::test]
 async fn a_mark_is_the_time_of_a_pump_and_grows_whatever_the_clock_does() {
     let mut lab = Lab::new().await;
@@ -44,6 +49,7 @@ async fn data_older_than_the_last_pump_is_named_once_with_the_time_that_it_is_fr
     let left = (NOW - 100).to_string();
     assert_eq!(pump(&mut lab, "0", &left).await, format!("pumped {new} older {old}"));
     assert_eq!(noted(&mut lab).await, format!("{old} {new}"));
+    assert_eq!(gen_of(&mut lab).await, 2_097_152, "what was lost may have handed gens out");
     assert_eq!(pump(&mut lab, "0", &new.to_string()).await, format!("pumped {new}"), "it is named once");
 }
 
