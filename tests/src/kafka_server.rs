@@ -28,7 +28,7 @@ pub struct KafkaServer {
     port: u16,
     node: Node,
     jars: Jars,
-    /// Whether it has listeners or rules of its own.
+    /// Set for further listeners, rules or nodes.
     is_special: bool,
     process: Option<Process>,
 }
@@ -265,7 +265,7 @@ impl Lendable for KafkaServer {
         self.process.is_some() && !self.is_special
     }
 
-    /// Topics and groups stay: a test deletes the topics that it creates again, and has a group of its own.
+    /// Topics and groups stay: each test deletes topics before creating them, and uses a fresh group.
     async fn empty(&mut self) {}
 }
 

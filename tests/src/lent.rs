@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 pub trait Lendable: Sized + Send + 'static {
     /// The servers that ended tests left.
     fn idle() -> &'static Mutex<Vec<Self>>;
-    /// False for a stopped server and for one with settings of its own.
+    /// False for a stopped server and after a start with special settings.
     fn is_lendable(&self) -> bool;
     /// Deletes what a test left.
     fn empty(&mut self) -> impl Future<Output = ()> + Send;

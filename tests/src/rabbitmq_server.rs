@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 /// Limit of the start, which takes seconds of CPU: alongside eleven busy loops on two cores, a minute.
 const START: Duration = LONG.saturating_mul(4);
 const SETTINGS: &str = "rabbitmq.conf";
-/// The file that names its plugins.
+/// The list of plugins.
 const PLUGINS: &str = "enabled";
 
 static IDLE: Mutex<Vec<RabbitmqServer>> = Mutex::new(Vec::new());
@@ -27,7 +27,7 @@ const EMPTY: &str = "ok = rabbit_vhost:delete(<<\"/\">>, <<\"tests\">>), ok = ra
     [ok = rabbit_auth_backend_internal:delete_user(U, <<\"tests\">>) || U <- Users, U =/= <<\"guest\">>], \
     rabbit_auth_backend_internal:set_permissions(<<\"guest\">>, <<\"/\">>, All, All, All, <<\"tests\">>).";
 
-/// A running server with its own port mapper. Dropping the server kills both and removes the folder.
+/// A running server with a private port mapper. Dropping the server kills both and removes the folder.
 #[derive(Debug)]
 pub struct RabbitmqServer {
     folder: Folder,

@@ -1,4 +1,4 @@
-//! A private ElasticMQ, a server of the protocol of Amazon SQS, run from jars. It checks no signatures.
+//! A private ElasticMQ, a server of the protocol of Amazon SQS, run from jars. Signatures are not checked.
 
 use crate::deadline::{LONG, wait_until};
 use crate::folder::Folder;
@@ -68,7 +68,7 @@ impl SqsServer {
         self.call("CreateQueue", &json!({ "QueueName": name, "Attributes": attributes })).await;
     }
 
-    /// Deletes a queue with its messages.
+    /// Deletes a queue and all messages there.
     pub async fn delete_queue(&self, name: &str) {
         self.call("DeleteQueue", &json!({ "QueueUrl": self.queue(name) })).await;
     }
@@ -85,7 +85,7 @@ impl SqsServer {
             .sum()
     }
 
-    /// Receives at most ten messages, and deletes them.
+    /// Receives at most ten messages, and deletes each.
     pub async fn take(&self, name: &str) -> Vec<Value> {
         let asked = json!({
             "QueueUrl": self.queue(name),
