@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
 # Prints how many timeouts a second each library puts and works on: measure.sh [COUNT]. Every figure is of a fresh
-# redis-server on port 16379 (append-only file, fsync each second). Needs delayq and delayq-timer on the PATH, and the
-# packages that README.md installs.
+# redis-server on port 16379 (append-only file, fsync each second). Needs delayq on the PATH, and the packages that
+# README.md installs.
 set -euo pipefail
 cd "$(dirname "$0")"
 count=${1:-20000}
 work=$(mktemp -d)
 export REDIS_URL=redis://127.0.0.1:16379
-printf '[etcd]\nenabled = false\n[admin]\nlisten = ""\n[redis]\nurl = "%s"\n' "$REDIS_URL" > "$work/timer.toml"
 
-stop() { for pid in "${timer:-}" "${redis:-}"; do [ -z "$pid" ] || { kill "$pid"; wait "$pid" || true; } 2> /dev/null; done; timer='' redis=''; }
+stop() { [ -z "${redis:-}" ] || { kill "$redis"; wait "$redis" || true; } 2> /dev/null; redis=''; }
 trap 'stop; rm -rf "$work"' EXIT
 
 fresh() {
@@ -18,8 +17,6 @@ fresh() {
     redis-server --port 16379 --dir "$work/redis" --appendonly yes --save '' > /dev/null & redis=$!
     until redis-cli -p 16379 ping > /dev/null 2>&1; do sleep 0.1; done
     delayq --redis "$REDIS_URL" init > /dev/null
-    delayq-timer "$work/timer.toml" > /dev/null 2>&1 & timer=$!
-    sleep 2
 }
 
 (cd go && go build -o "$work/measure" ./measure)

@@ -14,7 +14,7 @@ if (process.argv[2] === "worker") {
   new Worker(client, "timeouts", async (delivery) => {
     const { placed } = delivery.json();
     console.log(`${delivery.id} was not paid within ${Date.now() - placed} ms`);
-  });
+  }, { pump: true });
 } else {
   const now = Date.now();
   for (const order of ["order-1", "order-2", "order-3", "order-1"]) console.log(order, (await place(order, now)).word);

@@ -12,7 +12,7 @@ function delayq() {
   const client = new Client(redis);
   return {
     put: (n, afterMs) => client.put({ topic: "timeouts", id: `order-${afterMs}-${n}`, payload: "{}", afterMs }),
-    work: (handler) => new Worker(client, "timeouts", handler, { concurrency: 64, stopOn: [] }),
+    work: (handler) => new Worker(client, "timeouts", handler, { concurrency: 64, pump: true, stopOn: [] }),
   };
 }
 

@@ -29,7 +29,7 @@ def time_out(delivery: Delivery) -> None:
 
 
 if sys.argv[1] == "worker":
-    Worker(client, {"timeouts": time_out}, concurrency=10).run()
+    Worker(client, {"timeouts": time_out}, concurrency=10, pump=True).run()
 else:
     now = time.time()
     for order in ["order-1", "order-2", "order-3", "order-1"]:

@@ -40,7 +40,7 @@ def work_delayq(client: Client, count: int) -> float:
             if next(handled) == count:
                 done.set()
 
-    worker, began = Worker(client, {"timeouts": handle}, concurrency=64), time.perf_counter()
+    worker, began = Worker(client, {"timeouts": handle}, concurrency=64, pump=True), time.perf_counter()
     worker.start()
     done.wait()
     seconds = time.perf_counter() - began

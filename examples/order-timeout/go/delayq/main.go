@@ -37,7 +37,7 @@ func main() {
 	check(err)
 	defer client.Close()
 	if os.Args[1] == "worker" {
-		worker := delayq.Worker{Client: client, Topics: []string{"timeouts"}, Concurrency: 10, Handle: timeOut}
+		worker := delayq.Worker{Client: client, Topics: []string{"timeouts"}, Concurrency: 10, Pump: true, Handle: timeOut}
 		check(worker.Run(ctx))
 		return
 	}

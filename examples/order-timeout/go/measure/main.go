@@ -59,7 +59,7 @@ func ofDelayq() library {
 		},
 		work: func(ctx context.Context, handled func()) {
 			handle := func(context.Context, *delayq.Delivery) error { handled(); return nil }
-			_ = (&delayq.Worker{Client: client, Topics: []string{"timeouts"}, Concurrency: 64, Handle: handle}).Run(ctx)
+			_ = (&delayq.Worker{Client: client, Topics: []string{"timeouts"}, Concurrency: 64, Pump: true, Handle: handle}).Run(ctx)
 		},
 	}
 }
