@@ -5,6 +5,7 @@ use crate::deployment::body;
 use crate::sinks::course::Course;
 use delayq::Producer;
 use delayq_compensator::{IntakeConfig, KafkaIntakeConfig};
+use delayq_service::brokers::KafkaAccess;
 use delayq_tests::kafka_server::KafkaServer;
 use futures_util::{StreamExt, stream};
 use rdkafka::consumer::{Consumer, StreamConsumer};
@@ -27,10 +28,9 @@ pub(super) async fn stand(count: usize) -> Stand {
         intake: Box::new(move |group| IntakeConfig {
             dead: "dead".to_owned(),
             kafka: Some(KafkaIntakeConfig {
-                brokers: brokers.clone(),
+                access: KafkaAccess { brokers: brokers.clone(), ..KafkaAccess::default() },
                 topic: TOPIC.to_owned(),
                 group,
-                ..KafkaIntakeConfig::default()
             }),
             ..IntakeConfig::default()
         }),

@@ -11,6 +11,7 @@ use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::Config;
 use delayq::Producer;
 use delayq_compensator::{IntakeConfig, NatsIntakeConfig};
+use delayq_service::brokers::NatsAccess;
 use delayq_tests::nats_server::NatsServer;
 use futures_util::{StreamExt, stream};
 use std::sync::Arc;
@@ -24,7 +25,7 @@ pub(super) async fn stand(count: usize) -> Stand {
         intake: Box::new(move |consumer| IntakeConfig {
             dead: "dead".to_owned(),
             nats: Some(NatsIntakeConfig {
-                servers: servers.clone(),
+                access: NatsAccess { servers: servers.clone(), ..NatsAccess::default() },
                 stream: "in".to_owned(),
                 consumer,
                 ..NatsIntakeConfig::default()

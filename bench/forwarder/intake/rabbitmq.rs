@@ -5,6 +5,7 @@ use crate::deployment::body;
 use crate::sinks::course::Course;
 use delayq::Producer;
 use delayq_compensator::{IntakeConfig, RabbitmqIntakeConfig};
+use delayq_service::brokers::RabbitmqAccess;
 use delayq_tests::rabbitmq_server::RabbitmqServer;
 use futures_util::future::try_join_all;
 use futures_util::{StreamExt, stream};
@@ -31,7 +32,7 @@ pub(super) async fn stand(count: usize, names: &[String]) -> Stand {
         intake: Box::new(move |queue| IntakeConfig {
             dead: DEAD.to_owned(),
             rabbitmq: Some(RabbitmqIntakeConfig {
-                server: address.parse().unwrap(),
+                access: RabbitmqAccess { server: address.parse().unwrap(), ..RabbitmqAccess::default() },
                 queue,
                 ..RabbitmqIntakeConfig::default()
             }),

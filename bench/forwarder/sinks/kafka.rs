@@ -4,6 +4,7 @@ use super::course::Course;
 use super::target::{Target, headers, id, in_flight, one_by_one};
 use crate::deployment::body;
 use delayq_forwarder::{KafkaConfig, SinkConfig};
+use delayq_service::brokers::KafkaAccess;
 use delayq_tests::kafka_server::KafkaServer;
 use rdkafka::ClientConfig;
 use rdkafka::message::{Header, OwnedHeaders};
@@ -15,7 +16,8 @@ pub(crate) async fn target() -> Target {
     for name in ["out", "bare"] {
         server.create_topic(name, 3, &[]).await;
     }
-    let config = KafkaConfig { brokers: vec![server.address()], ..KafkaConfig::default() };
+    let access = KafkaAccess { brokers: vec![server.address()], ..KafkaAccess::default() };
+    let config = KafkaConfig { access, ..KafkaConfig::default() };
     let producer: FutureProducer = ClientConfig::new()
         .set("bootstrap.servers", server.address())
         .set("acks", "all")

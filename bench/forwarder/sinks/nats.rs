@@ -8,6 +8,7 @@ use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::Config;
 use async_nats::jetstream::{self, Context};
 use delayq_forwarder::{NatsConfig, SinkConfig};
+use delayq_service::brokers::NatsAccess;
 use delayq_tests::nats_server::NatsServer;
 use std::sync::Arc;
 
@@ -21,7 +22,8 @@ pub(crate) async fn target() -> Target {
     };
     jetstream::new(client.clone()).create_stream(stream).await.unwrap();
     let context = ContextBuilder::new().max_ack_inflight(65_536).build(client);
-    let config = NatsConfig { servers: vec![server.url()], ..NatsConfig::default() };
+    let access = NatsAccess { servers: vec![server.url()], ..NatsAccess::default() };
+    let config = NatsConfig { access, ..NatsConfig::default() };
     Target {
         sink: SinkConfig { nats: Some(config), ..SinkConfig::default() },
         to: "out",

@@ -4,6 +4,7 @@ use super::course::Course;
 use super::target::{Target, headers, id, in_flight, one_by_one};
 use crate::deployment::body;
 use delayq_forwarder::{RabbitmqConfig, SinkConfig};
+use delayq_service::brokers::RabbitmqAccess;
 use delayq_tests::rabbitmq_server::RabbitmqServer;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
@@ -19,7 +20,8 @@ pub(crate) async fn target() -> Target {
         channel.queue_declare(queue.into(), options, FieldTable::default()).await.unwrap();
     }
     channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
-    let config = RabbitmqConfig { server: server.address().parse().unwrap(), ..RabbitmqConfig::default() };
+    let access = RabbitmqAccess { server: server.address().parse().unwrap(), ..RabbitmqAccess::default() };
+    let config = RabbitmqConfig { access, ..RabbitmqConfig::default() };
     Target {
         sink: SinkConfig { rabbitmq: Some(config), ..SinkConfig::default() },
         to: "out",

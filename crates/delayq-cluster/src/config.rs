@@ -2,7 +2,7 @@
 
 mod etcd;
 
-pub use etcd::{Endpoint, EtcdConfig, TlsConfig};
+pub use etcd::{Endpoint, EtcdConfig};
 
 use crate::error::ClusterError;
 use delayq::protocol::DeploymentId;

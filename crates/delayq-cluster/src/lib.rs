@@ -94,7 +94,7 @@ mod trust;
 
 pub use advertised::advertised;
 pub use cluster::Cluster;
-pub use config::{ClusterConfig, Endpoint, EtcdConfig, MemberConfig, TlsConfig};
+pub use config::{ClusterConfig, Endpoint, EtcdConfig, MemberConfig};
 pub use delayq::ShardCount;
 pub use delayq::protocol::{ShardId, ShardRanges};
 pub use error::{Advice, ClusterError};

@@ -46,7 +46,7 @@ pub use service::ForwarderService;
 pub use sink::{CheckError, Sink};
 pub use sinks::{
     Element, End, FileConfig, KafkaConfig, Kind, NatsConfig, NatsMode, RabbitmqConfig, RedisListConfig,
-    RedisStreamConfig, SinkConfig, SqsConfig, StdoutConfig, WebhookConfig,
+    RedisStreamConfig, SinkConfig, StdoutConfig, WebhookConfig,
 };
 pub use stats::Stats;
 pub use template::Template;

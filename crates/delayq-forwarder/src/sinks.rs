@@ -18,6 +18,5 @@ pub use kinds::{Kind, SinkConfig};
 pub use nats::{NatsConfig, NatsMode};
 pub use rabbitmq::RabbitmqConfig;
 pub use redis::{Element, End, RedisListConfig, RedisStreamConfig};
-pub use sqs::SqsConfig;
 pub use stdout::StdoutConfig;
 pub use webhook::WebhookConfig;

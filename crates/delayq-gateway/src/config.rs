@@ -1,51 +1,45 @@
 //! `[gateway]`: the address of the gateway, access, and limits.
 
-use delayq_service::config::{ByteSize, Faults, HostPort, HumanDuration, PemFiles, Secret, Section};
-use serde::{Deserialize, Serialize};
+use delayq_service::config::{ByteSize, Faults, HostPort, HumanDuration, PemFiles, Secret, Section, TlsOff};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// `[gateway]`: HTTP.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct GatewayConfig {
-    /// Address; port 0: a free port, named in the log. Default `127.0.0.1:9480`. An address that other hosts reach needs
-    /// `tokens` or `insecure`, and `cert` or `cleartext`.
-    pub listen: HostPort,
-    /// File of the tokens that requests may carry, one a line: a name, the SHA-256 of the token in hex, and rights: `read`,
-    /// `payload`, `put`, `consume`, `act`, `manage`; without any, the token has all. `tenant=NAME` limits it to the topics and
-    /// groups of a tenant, `until=TIME` ends it. Read again after a change. `None`: no request needs a token.
-    pub tokens: Option<PathBuf>,
-    /// Serve other hosts without tokens. Default false.
-    pub insecure: bool,
-    /// The gateway's certificate with the chain below its authority, and the private key: PEM files, read again after a change.
-    /// `None`: HTTP without TLS.
-    pub cert: Option<PathBuf>,
-    /// The private key of `cert`.
-    pub key: Option<PathBuf>,
-    /// The authority of the clients: each client has to show a certificate of this authority. PEM. `None`: clients need no
-    /// certificate.
-    pub ca: Option<PathBuf>,
-    /// Serve other hosts without TLS: a proxy in front ends TLS, or the network is trusted. Default false.
-    pub cleartext: bool,
-    /// Signs receipts; the same in every gateway of the deployment, 16 characters or more. `None`: gateways keep a key in
-    /// Redis.
-    pub receipt_key: Option<Secret>,
-    /// Maximum open connections: 1 to 1,000,000; default 10,000. Further connections are answered 503.
-    pub max_connections: u32,
-    /// Maximum reserves that wait: 1 to `max_connections`; default 5,000. Further connections are answered 503.
-    pub max_polls: u32,
-    /// Maximum bytes of request bodies in memory: 4 MiB to 4 GiB; default 64 MiB. Further requests are answered 503.
-    pub max_bytes: ByteSize,
-    /// Longest time for the head of a request, and between two requests of a connection: 100 ms to 10 m; default 30 s.
-    pub header_timeout: HumanDuration,
-    /// Longest time for the body of a request, or for one line of NDJSON: 100 ms to 10 m; default 30 s.
-    pub body_timeout: HumanDuration,
-    /// Longest time that a client may leave an answer unread: 100 ms to 10 m; default 30 s.
-    pub write_timeout: HumanDuration,
-    /// Lease of a reserve that asks for none: 1 s to 24 h; default 30 s. After it, a message comes back that a client took
-    /// and lost.
-    pub lease: HumanDuration,
+delayq_service::section! {
+    /// `[gateway]`: HTTP. `cert` and `key` are the gateway's certificate, with the chain below its authority, and its private key;
+    /// unset: HTTP without TLS. Each client has to show a certificate of the authority `ca`, if set. The files are read again
+    /// after a change.
+    pub struct GatewayConfig {
+        ..files: PemFiles,
+        /// Address; port 0: a free port, named in the log. Default `127.0.0.1:9480`. An address that other hosts reach needs
+        /// `tokens` or `insecure`, and `cert` or `cleartext`.
+        pub listen: HostPort = HostPort::new("127.0.0.1", 9480),
+        /// File of the tokens that requests may carry, one a line: a name, the SHA-256 of the token in hex, and rights: `read`,
+        /// `payload`, `put`, `consume`, `act`, `manage`; without any, the token has all. `tenant=NAME` limits it to the topics and
+        /// groups of a tenant, `until=TIME` ends it. Read again after a change. `None`: no request needs a token.
+        pub tokens: Option<PathBuf> = None,
+        /// Serve other hosts without tokens. Default false.
+        pub insecure: bool = false,
+        /// Serve other hosts without TLS: a proxy in front ends TLS, or the network is trusted. Default false.
+        pub cleartext: bool = false,
+        /// Signs receipts; the same in every gateway of the deployment, 16 characters or more. `None`: gateways keep a key in
+        /// Redis.
+        pub receipt_key: Option<Secret> = None,
+        /// Maximum open connections: 1 to 1,000,000; default 10,000. Further connections are answered 503.
+        pub max_connections: u32 = 10_000,
+        /// Maximum reserves that wait: 1 to `max_connections`; default 5,000. Further connections are answered 503.
+        pub max_polls: u32 = 5_000,
+        /// Maximum bytes of request bodies in memory: 4 MiB to 4 GiB; default 64 MiB. Further requests are answered 503.
+        pub max_bytes: ByteSize = ByteSize::from_mib(64),
+        /// Longest time for the head of a request, and between two requests of a connection: 100 ms to 10 m; default 30 s.
+        pub header_timeout: HumanDuration = HumanDuration::from_secs(30),
+        /// Longest time for the body of a request, or for one line of NDJSON: 100 ms to 10 m; default 30 s.
+        pub body_timeout: HumanDuration = HumanDuration::from_secs(30),
+        /// Longest time that a client may leave an answer unread: 100 ms to 10 m; default 30 s.
+        pub write_timeout: HumanDuration = HumanDuration::from_secs(30),
+        /// Lease of a reserve that asks for none: 1 s to 24 h; default 30 s. After it, a message comes back that a client took
+        /// and lost.
+        pub lease: HumanDuration = HumanDuration::from_secs(30),
+    }
 }
 
 // === impl GatewayConfig ===
@@ -58,32 +52,8 @@ impl GatewayConfig {
         host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 
-    /// The files of TLS.
-    pub(crate) fn pem_files(&self) -> PemFiles<'_> {
-        let off = self.cert.is_none().then_some(("cert", "`cert` is not set"));
-        PemFiles { ca: self.ca.as_deref(), cert: self.cert.as_deref(), key: self.key.as_deref(), off }
-    }
-}
-
-impl Default for GatewayConfig {
-    fn default() -> Self {
-        Self {
-            listen: HostPort::new("127.0.0.1", 9480),
-            tokens: None,
-            insecure: false,
-            cert: None,
-            key: None,
-            ca: None,
-            cleartext: false,
-            receipt_key: None,
-            max_connections: 10_000,
-            max_polls: 5_000,
-            max_bytes: ByteSize::from_mib(64),
-            header_timeout: HumanDuration::from_secs(30),
-            body_timeout: HumanDuration::from_secs(30),
-            write_timeout: HumanDuration::from_secs(30),
-            lease: HumanDuration::from_secs(30),
-        }
+    fn tls_off(&self) -> TlsOff {
+        self.files.cert.is_none().then_some(("cert", "`cert` is not set"))
     }
 }
 
@@ -93,11 +63,11 @@ impl Section for GatewayConfig {
             let why = "other hosts reach this address: set `tokens`, or `insecure = true` to serve anyone";
             at.contradiction(&["listen", "tokens"], why);
         }
-        if !self.is_local() && self.cert.is_none() && !self.cleartext {
+        if !self.is_local() && self.files.cert.is_none() && !self.cleartext {
             let why = "other hosts reach this address: set `cert` and `key`, or `cleartext = true` where a proxy ends TLS";
             at.contradiction(&["listen", "cert"], why);
         }
-        self.pem_files().validate(at);
+        self.files.validate(self.tls_off(), at);
         at.secret("receipt_key", self.receipt_key.as_ref());
         at.range("max_connections", &self.max_connections, 1..=1_000_000);
         at.range("max_polls", &self.max_polls, 1..=self.max_connections.max(1));

@@ -27,11 +27,11 @@ impl Tls {
     /// # Errors
     /// [`CERTIFICATE`]: a file cannot be read or used.
     pub(crate) fn read(config: &GatewayConfig) -> Result<Option<Self>, Fault> {
-        let files = config.pem_files();
+        let files = &config.files;
         if files.cert.is_none() {
             return Ok(None);
         }
-        let changes = Changes::of([files.ca, files.cert, files.key].into_iter().flatten().map(Into::into));
+        let changes = Changes::of([&files.ca, &files.cert, &files.key].into_iter().flatten().cloned());
         let current = server(files).map_err(|why| Fault::new(&CERTIFICATE, why))?;
         let current = Arc::new(RwLock::new(Arc::new(current)));
         Ok(Some(Self { config: Arc::new(config.clone()), changes, current }))
@@ -46,7 +46,7 @@ impl Tls {
     /// replaced one after the other.
     pub(crate) async fn follow(mut self, shutdown: Shutdown) {
         while self.changes.next(&shutdown).await.is_some() {
-            match server(self.config.pem_files()) {
+            match server(&self.config.files) {
                 Ok(config) => {
                     tracing::info!("certificate reloaded");
                     *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
@@ -59,7 +59,7 @@ impl Tls {
 
 /// # Errors
 /// A sentence that begins with the key of the file.
-fn server(files: PemFiles<'_>) -> Result<ServerConfig, String> {
+fn server(files: &PemFiles) -> Result<ServerConfig, String> {
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()

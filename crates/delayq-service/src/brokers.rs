@@ -1,7 +1,7 @@
 //! Users' brokers, shared by the sink that delivers into a broker and the intake that reads from the broker.
 //!
-//! Each configuration has keys of its own; an *access* borrows the keys for address and login, checks them together,
-//! and makes the client's settings (with the cargo feature of that client). A *letter* is one message in the broker's own
+//! An *access* has the keys for address, TLS and login, which the tables of the sink and of the intake share; it checks them
+//! together, and makes the client's settings (with the cargo feature of that client). A *letter* is one message in the broker's own
 //! form: the sink makes letters of parcels, and the intake of dead records. Publishing stores an [`Outcome`] for each.
 
 mod answers;

@@ -47,7 +47,8 @@
 //! ```
 //!
 //! serde's `flatten`, `untagged` and `tag` read a value twice and lose its line: use an external tag
-//! (`[sinks.orders.kafka]`) or a plain struct instead.
+//! (`[sinks.orders.kafka]`) or a plain struct instead, and [`section!`](crate::section) for keys that several sections have,
+//! such as a [`Login`].
 
 mod address;
 mod backoff;
@@ -59,6 +60,7 @@ mod faults;
 mod fields;
 mod load;
 mod locations;
+mod login;
 mod pem;
 mod redis_url;
 mod sample;
@@ -66,6 +68,7 @@ mod secret;
 mod secrets;
 mod section;
 mod sections;
+mod shared;
 mod size;
 mod text;
 
@@ -81,7 +84,8 @@ pub use environment::{Environment, PREFIX};
 pub use faults::{ConfigFault, ConfigFaults, Faults};
 pub use load::{Loaded, SECTIONS, Source, load};
 pub use locations::Locations;
-pub use pem::{PemFiles, read_pem};
+pub use login::Login;
+pub use pem::{PemFiles, TlsOff, read_pem};
 pub use redis_url::RedisUrl;
 pub use sample::check_sample;
 pub use secret::{MASK, Secret};
@@ -91,5 +95,6 @@ pub use sections::{
     AdminConfig, DeploymentConfig, LogConfig, LogFormat, RedisConfig, RedisNodeConfig, SentinelConfig,
     ShutdownConfig, SpoolConfig, TracesConfig,
 };
+pub use shared::{SectionKeys, read_section};
 pub use size::ByteSize;
 pub use text::{Written, visit_written};

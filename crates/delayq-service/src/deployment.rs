@@ -2,7 +2,7 @@
 
 use crate::codes::CONFIG_FAULTY;
 use crate::config::{
-    DeploymentConfig, PemFiles, RedisConfig, RedisNodeConfig, Secret, SentinelConfig, read_pem,
+    DeploymentConfig, Login, PemFiles, RedisConfig, RedisNodeConfig, Secret, SentinelConfig, read_pem,
 };
 use crate::fault::Fault;
 use delayq::admin::Role;
@@ -64,27 +64,25 @@ pub fn link(redis: &RedisConfig) -> Result<LinkSettings, String> {
         .deadline(*redis.call_deadline)
         .keepalive(*redis.keepalive);
     link.confirm_timeout = redis.confirm_timeout.map(|timeout| *timeout);
-    link.username.clone_from(&redis.username);
-    link.password = password(redis.password.as_ref()).map_err(|why| format!("password: {why}"))?;
-    (link.ca_pem, link.identity) = certificates(redis.pem_files())?;
-    if let Some(sentinel) = &redis.sentinel {
-        let SentinelConfig { username, password: secret, tls, .. } = sentinel;
-        link.sentinel.username.clone_from(username);
-        link.sentinel.password =
-            password(secret.as_ref()).map_err(|why| format!("sentinel.password: {why}"))?;
+    link.username.clone_from(&redis.login.username);
+    link.password = password(&redis.login)?;
+    (link.ca_pem, link.identity) = certificates(&redis.files)?;
+    if let Some(SentinelConfig { login, files, tls, .. }) = &redis.sentinel {
+        let faulty = |why| format!("sentinel.{why}");
+        link.sentinel.username.clone_from(&login.username);
+        link.sentinel.password = password(login).map_err(faulty)?;
         link.sentinel.tls = *tls;
-        (link.sentinel.ca_pem, link.sentinel.identity) =
-            certificates(sentinel.pem_files()).map_err(|why| format!("sentinel.{why}"))?;
+        (link.sentinel.ca_pem, link.sentinel.identity) = certificates(files).map_err(faulty)?;
     }
     Ok(link)
 }
 
-fn password(secret: Option<&Secret>) -> Result<Option<Password>, String> {
-    secret.map(Secret::password).transpose()
+fn password(login: &Login) -> Result<Option<Password>, String> {
+    login.password.as_ref().map(Secret::password).transpose().map_err(|why| format!("password: {why}"))
 }
 
-fn certificates(files: PemFiles<'_>) -> Result<(Option<Vec<u8>>, Option<Identity>), String> {
-    let ca = files.ca.map(read_pem).transpose().map_err(|why| format!("ca: {why}"))?;
+fn certificates(files: &PemFiles) -> Result<(Option<Vec<u8>>, Option<Identity>), String> {
+    let ca = files.ca.as_deref().map(read_pem).transpose().map_err(|why| format!("ca: {why}"))?;
     let identity = files.identity()?.map(|[cert, key]| Identity::from_pem(cert, key));
     Ok((ca, identity))
 }

@@ -73,8 +73,6 @@ impl ConfigurationParts<'_> {
         format!(
             r#"endpoints = ["https://127.0.0.1:{}"]
 lease_ttl = "2s"
-
-[etcd.tls]
 ca = {authority}
 cert = {certificate}
 key = {key}"#,
@@ -204,8 +202,11 @@ mod tests {
             let text = Source::text("delayq.toml", parts.text());
             let config = load::<CliConfig>(&text, &Environment::empty()).unwrap().config;
             let asks = !wanted.contains("unix://");
-            assert_eq!((places(&config.redis).as_str(), config.redis.password.is_some()), (wanted, asks));
-            assert_eq!((config.etcd.enabled, config.etcd.tls.key.is_some()), (etcd, etcd));
+            assert_eq!(
+                (places(&config.redis).as_str(), config.redis.login.password.is_some()),
+                (wanted, asks)
+            );
+            assert_eq!((config.etcd.enabled, config.etcd.files.key.is_some()), (etcd, etcd));
             let routes = load::<WholeConfig>(&text, &Environment::empty()).unwrap().config.routes;
             assert_eq!(routes.iter().map(|route| route.topic.to_string()).collect::<Vec<_>>(), ["a", "b"]);
         }

@@ -57,7 +57,7 @@ fn configuration(folder: &Folder, redis: &SharedRedis, admin: u16) -> String {
     format!(
         "[deployment]\nshards = 4\n[redis]\nurl = \
          'redis://planted:s3cret-of-redis-url@{address}/'\n[etcd]\nendpoints = \
-         ['https://127.0.0.1:1']\nusername = 'planted'\npassword = 's3cret-of-etcd'\n[etcd.tls]\nkey = \
+         ['https://127.0.0.1:1']\nusername = 'planted'\npassword = 's3cret-of-etcd'\nkey = \
          '{key}'\ncert = '{cert}'\n[admin]\nlisten = '127.0.0.1:{admin}'\n[sinks.k.kafka]\nbrokers = \
          ['127.0.0.1:1']\nmechanism = 'PLAIN'\nusername = 'u'\npassword = \
          's3cret-of-kafka'\n[sinks.n.nats]\ntoken = 's3cret-of-nats-token'\n[sinks.r.rabbitmq]\npassword = \

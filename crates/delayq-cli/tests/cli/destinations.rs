@@ -47,8 +47,8 @@ const CASES: &[Case] = &[
     Case {
         text: "format = 'human'\n[sinks.out.kafka]\nmechanism = 'PLAIN'\nusername = 'u'\n[sinks.mq.rabbitmq]\nusername = 'u'\n",
         exit: 78,
-        said: "DQ-C001: 2 faults in FILE\n  FILE:10: sinks.out.kafka.mechanism: a login needs `username` and `password`\n  \
-               FILE:13: sinks.mq.rabbitmq.username: a user needs a password",
+        said: "DQ-C001: 2 faults in FILE\n  FILE:11: sinks.out.kafka.username: a user needs a `password`\n  \
+               FILE:13: sinks.mq.rabbitmq.username: a user needs a `password`",
     },
     Case {
         text: "format = 'human'\n[sinks.out]\nbatch = 7\n[sinks.l.redis-list]\n[[routes]]\ntopic = 'a'\nsink = 'l'\n\

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
+mod access;
 mod acl;
 mod agreement;
 mod asking;

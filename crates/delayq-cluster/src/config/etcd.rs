@@ -1,55 +1,32 @@
 //! `[etcd]`: the etcd through which the members of a fleet find each other.
 
 use crate::prefix::KeyPrefix;
-use delayq_service::config::{Faults, HumanDuration, PemFiles, Secret, Section, Written};
-use serde::{Deserialize, Serialize};
+use delayq_service::config::{Faults, HumanDuration, Login, PemFiles, Section, TlsOff, Written};
 use std::fmt;
-use std::path::PathBuf;
 use std::str::FromStr;
 
-/// `[etcd]`: membership and the plan of shards. Messages never pass through etcd.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct EtcdConfig {
-    /// True if there is an etcd; default true. Without etcd a single timer owns every shard.
-    pub enabled: bool,
-    /// Addresses of the members, `http://host:port` or `https://host:port`, all of one kind; default one on this host.
-    /// A process talks to one member at a time and moves to the next after a missing answer.
-    pub endpoints: Vec<Endpoint>,
-    /// User, if etcd requires authentication; needs `password`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub username: Option<String>,
-    /// Password of `username`; read again for each login.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub password: Option<Secret>,
-    /// Lease of this process, in whole seconds. 2 s to 10 m; default 5 s. The lease bounds how long the shards of a
-    /// killed timer stand still; etcd may grant a longer lease.
-    pub lease_ttl: HumanDuration,
-    /// Longest wait for one answer. 100 ms to 1 m and below `lease_ttl`; default 1 s.
-    pub call_deadline: HumanDuration,
-    /// First part of every key: `/` and 1 to 64 of `A-Z a-z 0-9 . _ -`; default `/delayq`. The deployment's namespace
-    /// follows the prefix.
-    pub prefix: KeyPrefix,
-    /// `[etcd.tls]`: certificates for `https` endpoints.
-    pub tls: TlsConfig,
-}
-
-/// `[etcd.tls]`: certificates, as PEM files that are read at start.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct TlsConfig {
-    /// The authority that signed the server's certificate; unset: the system's authorities.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ca: Option<PathBuf>,
-    /// The name to expect in the server's certificate; unset: the endpoint's host.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub server_name: Option<String>,
-    /// The certificate of this client; needs `key`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cert: Option<PathBuf>,
-    /// The private key of `cert`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub key: Option<PathBuf>,
+delayq_service::section! {
+    /// `[etcd]`: membership and the plan of shards. Messages never pass through etcd.
+    pub struct EtcdConfig {
+        ..files: PemFiles,
+        ..login: Login,
+        /// True if there is an etcd; default true. Without etcd a single timer owns every shard.
+        pub enabled: bool = true,
+        /// Addresses of the members, `http://host:port` or `https://host:port`, all of one kind; default one on this host.
+        /// A process talks to one member at a time and moves to the next after a missing answer.
+        pub endpoints: Vec<Endpoint> = vec![Endpoint::default()],
+        /// The name to expect in the server's certificate; unset: the endpoint's host.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub server_name: Option<String> = None,
+        /// Lease of this process, in whole seconds. 2 s to 10 m; default 5 s. The lease bounds how long the shards of a
+        /// killed timer stand still; etcd may grant a longer lease.
+        pub lease_ttl: HumanDuration = HumanDuration::from_secs(5),
+        /// Longest wait for one answer. 100 ms to 1 m and below `lease_ttl`; default 1 s.
+        pub call_deadline: HumanDuration = HumanDuration::from_secs(1),
+        /// First part of every key: `/` and 1 to 64 of `A-Z a-z 0-9 . _ -`; default `/delayq`. The deployment's namespace
+        /// follows the prefix.
+        pub prefix: KeyPrefix = KeyPrefix::default(),
+    }
 }
 
 /// The address of one etcd member, `http://host:port` or `https://host:port`, without user and password.
@@ -79,10 +56,12 @@ impl EtcdConfig {
         self.endpoints.iter().any(Endpoint::is_tls)
     }
 
-    pub(crate) fn pem_files(&self) -> PemFiles<'_> {
-        let TlsConfig { ca, cert, key, .. } = &self.tls;
-        let off = (!self.is_tls()).then_some(("endpoints", "no endpoint begins with https://"));
-        PemFiles { ca: ca.as_deref(), cert: cert.as_deref(), key: key.as_deref(), off }
+    fn tls_off(&self) -> TlsOff {
+        (!self.is_tls()).then_some(("endpoints", "no endpoint begins with https://"))
+    }
+
+    pub(crate) fn explain(&self, why: String) -> String {
+        self.files.explain(self.tls_off(), why)
     }
 
     fn validate_endpoints(&self, at: &mut Faults) {
@@ -94,35 +73,6 @@ impl EtcdConfig {
                 "endpoints",
                 "endpoints mix http:// and https://, so the password would also be sent unencrypted",
             );
-        }
-    }
-
-    fn validate_tls(&self, at: &mut Faults) {
-        at.section("tls", &self.tls);
-        if self.is_tls() {
-            for (key, why) in self.pem_files().faults() {
-                at.refuse(&format!("tls.{key}"), why);
-            }
-        } else if self.tls != TlsConfig::default() {
-            at.contradiction(
-                &["tls", "endpoints"],
-                "certificates are given, but no endpoint begins with https://",
-            );
-        }
-    }
-}
-
-impl Default for EtcdConfig {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            endpoints: vec![Endpoint::default()],
-            username: None,
-            password: None,
-            lease_ttl: HumanDuration::from_secs(5),
-            call_deadline: HumanDuration::from_secs(1),
-            prefix: KeyPrefix::default(),
-            tls: TlsConfig::default(),
         }
     }
 }
@@ -142,15 +92,11 @@ impl Section for EtcdConfig {
                 "one lost reply would lose the lease: must be less than `lease_ttl`",
             );
         }
-        at.secret("password", self.password.as_ref());
-        at.together(("username", self.username.is_some()), ("password", self.password.is_some()));
-        self.validate_tls(at);
-    }
-}
-
-impl Section for TlsConfig {
-    fn validate(&self, at: &mut Faults) {
-        at.together(("cert", self.cert.is_some()), ("key", self.key.is_some()));
+        self.login.validate_whole(at);
+        self.files.validate(self.tls_off(), at);
+        if let (Some(_), Some((switch, says))) = (&self.server_name, self.tls_off()) {
+            at.contradiction(&["server_name", switch], format!("`server_name` needs TLS, but {says}"));
+        }
     }
 }
 
@@ -203,7 +149,7 @@ delayq_service::written!(Endpoint, "\"http://host:port\" or \"https://host:port\
 mod tests {
     use super::*;
     use crate::config::ClusterConfig;
-    use delayq_service::config::{DeploymentConfig, Environment, Source, load};
+    use delayq_service::config::{DeploymentConfig, Environment, Secret, Source, load};
 
     delayq_service::configuration! {
         struct Config {
@@ -240,9 +186,9 @@ mod tests {
             ("endpoints = ['http://a:1/v3']", "etcd.endpoints[0]"),
             ("endpoints = ['http://a:1?timeout=5s']", "etcd.endpoints[0]"),
             ("endpoints = ['https://a:1', 'http://b:1']", "etcd.endpoints"),
-            ("endpoints = ['https://h:1']\n[etcd.tls]\nca = '/dev/null'", "etcd.tls.ca"),
-            ("endpoints = ['https://h:1']\n[etcd.tls]\ncert = 'PEM'", "etcd.tls.cert"),
-            ("[etcd.tls]\nca = 'PEM'", "etcd.tls"),
+            ("endpoints = ['https://h:1']\nca = '/dev/null'", "etcd.ca"),
+            ("server_name = 'etcd.internal'", "etcd.server_name"),
+            ("ca = 'PEM'", "etcd.ca"),
         ] {
             assert_eq!(loaded(&format!("[etcd]\n{text}")).unwrap_err(), [key], "{text}");
         }
@@ -262,7 +208,7 @@ mod tests {
             let config = ClusterConfig::new(&etcd, &deployment, &name);
             assert_eq!(config.faults(), Vec::<String>::new(), "{text}");
         }
-        assert!(loaded("[etcd]\nendpoints = ['https://a:1', 'https://b:1']\n[etcd.tls]\nca = 'PEM'").is_ok());
+        assert!(loaded("[etcd]\nendpoints = ['https://a:1', 'https://b:1']\nca = 'PEM'").is_ok());
     }
 
     #[test]
@@ -275,7 +221,8 @@ mod tests {
 
     #[test]
     fn a_password_does_not_print() {
-        let etcd = EtcdConfig { password: Some(Secret::plain("hunter2")), ..EtcdConfig::default() };
+        let login = Login { password: Some(Secret::plain("hunter2")), ..Login::default() };
+        let etcd = EtcdConfig { login, ..EtcdConfig::default() };
         assert!(!format!("{etcd:?}").contains("hunter2"));
     }
 }

@@ -1,10 +1,10 @@
 //! The connection to one etcd member at a time, replaced by the next endpoint after a missing answer.
 
-use crate::config::{Endpoint, EtcdConfig, TlsConfig};
+use crate::config::{Endpoint, EtcdConfig};
 use crate::error::ClusterError;
 use crate::stats::Counters;
 use delayq::protocol::DeploymentId;
-use delayq_service::config::ExposeSecret;
+use delayq_service::config::{ExposeSecret, Login};
 use etcd_client::{Certificate, Client, ConnectOptions, Error, Identity, TlsOptions};
 use std::future::Future;
 use std::path::Path;
@@ -95,7 +95,7 @@ impl EtcdError {
     pub(crate) fn to_error(&self, config: &EtcdConfig, waited: Duration) -> ClusterError {
         match self {
             Self::Refused(cause) => {
-                let user = config.username.as_deref().unwrap_or("none");
+                let user = config.login.username.as_deref().unwrap_or("none");
                 ClusterError::Refused(format!("{cause} (user {user}, keys below {})", config.prefix))
             }
             Self::Exhausted(cause) => ClusterError::Exhausted(cause.clone()),
@@ -103,7 +103,7 @@ impl EtcdError {
                 ClusterError::Foreign { base: base.clone(), recorded: *recorded, mine: *mine }
             }
             cause => {
-                let cause = config.pem_files().explain(cause.to_string());
+                let cause = config.explain(cause.to_string());
                 ClusterError::Unreachable { endpoints: config.addresses(), waited, cause }
             }
         }
@@ -246,7 +246,7 @@ impl EtcdLink {
     /// With the present password; the caller keeps the deadline.
     pub(super) async fn connect(&self, endpoint: &Endpoint) -> Result<Client, EtcdError> {
         let mut options = self.shared.options.clone();
-        let EtcdConfig { username, password, .. } = &self.shared.config;
+        let Login { username, password } = &self.shared.config.login;
         if let (Some(user), Some(password)) = (username, password) {
             // A password file that is being replaced counts as silence: the file is back a moment later.
             let password = password.reveal().map_err(EtcdError::Silent)?;
@@ -264,20 +264,20 @@ fn options(config: &EtcdConfig) -> Result<ConnectOptions, ClusterError> {
         .with_keep_alive(PROBE_EVERY, PROBE_DEADLINE)
         .with_keep_alive_while_idle(false);
     if config.is_tls() {
-        options = options.with_tls(tls(&config.tls)?);
+        options = options.with_tls(tls(config)?);
     }
     Ok(options)
 }
 
-fn tls(config: &TlsConfig) -> Result<TlsOptions, ClusterError> {
-    let mut options = match &config.ca {
+fn tls(config: &EtcdConfig) -> Result<TlsOptions, ClusterError> {
+    let mut options = match &config.files.ca {
         Some(file) => TlsOptions::new().ca_certificate(Certificate::from_pem(read_pem(file)?)),
         None => TlsOptions::new().with_native_roots(),
     };
     if let Some(name) = &config.server_name {
         options = options.domain_name(name);
     }
-    if let (Some(certificate), Some(key)) = (&config.cert, &config.key) {
+    if let (Some(certificate), Some(key)) = (&config.files.cert, &config.files.key) {
         options = options.identity(Identity::from_pem(read_pem(certificate)?, read_pem(key)?));
     }
     Ok(options)

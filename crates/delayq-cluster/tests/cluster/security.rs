@@ -1,8 +1,8 @@
 //! TLS with a certificate of the test's own authority, users with passwords, and tokens that die with etcd.
 
 use crate::fleet::{Floor, Member, config};
-use delayq_cluster::{Advice, Cluster, ClusterConfig, ClusterError, Observer, TlsConfig};
-use delayq_service::config::Secret;
+use delayq_cluster::{Advice, Cluster, ClusterConfig, ClusterError, Observer};
+use delayq_service::config::{Login, PemFiles, Secret};
 use delayq_tests::certs::{self, Authority};
 use delayq_tests::etcd_server::{EtcdCluster, EtcdOptions};
 use etcd_client::{Certificate, Client, ConnectOptions, Permission, PermissionType, TlsOptions};
@@ -33,8 +33,7 @@ async fn secure(client: &mut Client) {
 }
 
 fn log_in(config: &mut ClusterConfig, password: Secret) {
-    config.etcd.username = Some("timer".into());
-    config.etcd.password = Some(password);
+    config.etcd.login = Login { username: Some("timer".into()), password: Some(password) };
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -53,9 +52,8 @@ async fn members_meet_over_tls_with_a_password() {
 
     let secured = |name: &str| {
         let mut config = config(std::slice::from_ref(&endpoint), name, 32);
-        config.etcd.tls = TlsConfig {
+        config.etcd.files = PemFiles {
             ca: Some(authority.authority()),
-            server_name: None,
             cert: Some(certificate.clone()),
             key: Some(key.clone()),
         };
@@ -65,7 +63,7 @@ async fn members_meet_over_tls_with_a_password() {
     let floor = Floor::new();
     let first = Member::join(secured("a"), &floor).await;
     let mut named = secured("b");
-    named.etcd.tls.server_name = Some("etcd.test".into());
+    named.etcd.server_name = Some("etcd.test".into());
     let second = Member::join(named, &floor).await;
     floor.until("a and b share", |work| work.balanced(32, &["a", "b"])).await;
     let health = Observer::new(&secured("doctor")).unwrap().health().await;
@@ -86,14 +84,14 @@ async fn members_meet_over_tls_with_a_password() {
     assert!(matches!(error, ClusterError::Refused(_)), "{error}");
 
     let mut wrong_name = secured("c");
-    wrong_name.etcd.tls.server_name = Some("another.test".into());
+    wrong_name.etcd.server_name = Some("another.test".into());
     wrong_name.join_deadline = Duration::from_millis(200);
     let error = Cluster::join(wrong_name).await.err().unwrap();
     assert!(matches!(error, ClusterError::Unreachable { .. }), "{error}");
     assert!(error.to_string().contains("not valid for name"), "{error}");
 
     let mut untrusted = secured("c");
-    untrusted.etcd.tls.ca = Some("/dev/null".into());
+    untrusted.etcd.files.ca = Some("/dev/null".into());
     assert!(matches!(Cluster::join(untrusted).await.err(), Some(ClusterError::Config(_))));
 }
 
@@ -102,7 +100,7 @@ async fn an_etcd_that_asks_for_a_certificate_is_named_to_who_has_none() {
     let authority = Authority::new();
     let mut etcd = EtcdCluster::start_with(asking_for_certificates(&authority)).await;
     let mut config = config(&[etcd.members()[0].endpoint()], "a", 16);
-    config.etcd.tls.ca = Some(authority.authority());
+    config.etcd.files.ca = Some(authority.authority());
     config.join_deadline = Duration::from_millis(200);
     let hint = "the server may ask for a client certificate: set `cert` and `key`";
     let error = Cluster::join(config.clone()).await.err().unwrap();

@@ -1,83 +1,47 @@
 //! `[outbox]`: the table of a database in which producers ask for writes within business transactions.
 
-use delayq_service::config::{Faults, HumanDuration, PemFiles, Secret, Section};
-use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use delayq_service::config::{Faults, HumanDuration, PemFiles, Secret, Section, TlsOff};
 
-/// `[outbox]`: the database whose outbox the compensator carries out.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct OutboxConfig {
-    /// `postgres://user@host/database` or `mysql://user@host/database`; unset: no outbox. A secret, because a URL may hold
-    /// the password.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub url: Option<Secret>,
-    /// Password; unset: the one in `url`, else none. A file is read again for each connection.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub password: Option<Secret>,
-    /// Uses TLS, and checks the server's certificate; default false.
-    pub tls: bool,
-    /// PEM file of the authority that signed the server's certificate; unset: the authorities of the system. Needs `tls`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ca: Option<PathBuf>,
-    /// PEM file of the client's certificate, if the server requests a certificate; needs `key` and `tls`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cert: Option<PathBuf>,
-    /// PEM file of the private key of `cert`, without a passphrase.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub key: Option<PathBuf>,
-    /// The schema of the tables in PostgreSQL: 1 to 63 of a-z, 0-9 and _; default `public`.
-    pub schema: String,
-    /// Maximum number of rows in one transaction: 1 to 10000; default 1000.
-    pub batch: u16,
-    /// Interval between polls of an empty outbox, each a small query. 10 ms to 1 m; default 100 ms. Bounds the wait of a
-    /// row.
-    pub poll_interval: HumanDuration,
-    /// Producers notify the channel `delayq_outbox`, so `poll_interval` may be longer; default false. PostgreSQL only,
-    /// without a pooler in between.
-    pub notify: bool,
-    /// Longest time for a batch, including calls to Redis: 1 s to 5 m; default 15 s. The database ends a transaction that
-    /// waits for twice as long.
-    pub deadline: HumanDuration,
-    /// Shortest time between two truncations, so that the tables keep rows for up to twice as long: 1 s to 30 days; default
-    /// 1 m. PostgreSQL only.
-    pub rotate_every: HumanDuration,
-    /// Time for which settled rows are kept, for `delayq outbox reconcile`: up to 365 days; default 0 s. PostgreSQL only:
-    /// MySQL's settled rows are deleted at once.
-    pub keep: HumanDuration,
+delayq_service::section! {
+    /// `[outbox]`: the database whose outbox the compensator carries out.
+    pub struct OutboxConfig {
+        ..files: PemFiles,
+        /// `postgres://user@host/database` or `mysql://user@host/database`; unset: no outbox. A secret, because a URL may hold
+        /// the password.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub url: Option<Secret> = None,
+        /// Password; unset: the one in `url`, else none. A file is read again for each connection.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub password: Option<Secret> = None,
+        /// Uses TLS, and checks the server's certificate; default false.
+        pub tls: bool = false,
+        /// The schema of the tables in PostgreSQL: 1 to 63 of a-z, 0-9 and _; default `public`.
+        pub schema: String = "public".to_owned(),
+        /// Maximum number of rows in one transaction: 1 to 10000; default 1000.
+        pub batch: u16 = 1000,
+        /// Interval between polls of an empty outbox, each a small query. 10 ms to 1 m; default 100 ms. Bounds the wait of a
+        /// row.
+        pub poll_interval: HumanDuration = HumanDuration::from_millis(100),
+        /// Producers notify the channel `delayq_outbox`, so `poll_interval` may be longer; default false. PostgreSQL only,
+        /// without a pooler in between.
+        pub notify: bool = false,
+        /// Longest time for a batch, including calls to Redis: 1 s to 5 m; default 15 s. The database ends a transaction that
+        /// waits for twice as long.
+        pub deadline: HumanDuration = HumanDuration::from_secs(15),
+        /// Shortest time between two truncations, so that the tables keep rows for up to twice as long: 1 s to 30 days; default
+        /// 1 m. PostgreSQL only.
+        pub rotate_every: HumanDuration = HumanDuration::from_secs(60),
+        /// Time for which settled rows are kept, for `delayq outbox reconcile`: up to 365 days; default 0 s. PostgreSQL only:
+        /// MySQL's settled rows are deleted at once.
+        pub keep: HumanDuration = HumanDuration::from_secs(0),
+    }
 }
 
 // === impl OutboxConfig ===
 
 impl OutboxConfig {
-    /// The files for TLS.
-    pub(super) fn pem_files(&self) -> PemFiles<'_> {
-        PemFiles {
-            ca: self.ca.as_deref(),
-            cert: self.cert.as_deref(),
-            key: self.key.as_deref(),
-            off: (!self.tls).then_some(("tls", "`tls` is false")),
-        }
-    }
-}
-
-impl Default for OutboxConfig {
-    fn default() -> Self {
-        Self {
-            url: None,
-            password: None,
-            tls: false,
-            ca: None,
-            cert: None,
-            key: None,
-            schema: "public".to_owned(),
-            batch: 1000,
-            poll_interval: HumanDuration::from_millis(100),
-            notify: false,
-            deadline: HumanDuration::from_secs(15),
-            rotate_every: HumanDuration::from_secs(60),
-            keep: HumanDuration::from_secs(0),
-        }
+    fn tls_off(&self) -> TlsOff {
+        (!self.tls).then_some(("tls", "`tls` is false"))
     }
 }
 
@@ -85,7 +49,7 @@ impl Section for OutboxConfig {
     fn validate(&self, at: &mut Faults) {
         at.secret("url", self.url.as_ref());
         at.secret("password", self.password.as_ref());
-        self.pem_files().validate(at);
+        self.files.validate(self.tls_off(), at);
         if !is_name(&self.schema) {
             at.refuse("schema", "expected 1 to 63 of a-z, 0-9 and _, not beginning with a digit");
         }

@@ -11,7 +11,7 @@ use {rustls::ClientConfig, std::sync::Arc};
 /// # Errors
 /// A sentence: a file cannot be read or used, or the system has no authorities.
 #[cfg(feature = "postgres")]
-pub(super) fn client(files: PemFiles<'_>) -> Result<ClientConfig, String> {
+pub(super) fn client(files: &PemFiles) -> Result<ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -22,7 +22,7 @@ pub(super) fn client(files: PemFiles<'_>) -> Result<ClientConfig, String> {
 }
 
 #[cfg(feature = "postgres")]
-fn roots(files: PemFiles<'_>) -> Result<RootCertStore, String> {
+fn roots(files: &PemFiles) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(authorities(files)?);
     Ok(roots)
@@ -32,7 +32,7 @@ fn roots(files: PemFiles<'_>) -> Result<RootCertStore, String> {
 ///
 /// # Errors
 /// A sentence: the file cannot be read, or there is none that can be used.
-pub(super) fn authorities(files: PemFiles<'_>) -> Result<Vec<CertificateDer<'static>>, String> {
+pub(super) fn authorities(files: &PemFiles) -> Result<Vec<CertificateDer<'static>>, String> {
     let mut found = match files.authorities()? {
         Some(authorities) => authorities,
         None => rustls_native_certs::load_native_certs().certs,

@@ -3,7 +3,7 @@
 use crate::readers::Readers;
 use crate::stand::put;
 use delayq_compensator::{OutboxConfig, outbox_keeper};
-use delayq_service::config::Secret;
+use delayq_service::config::{PemFiles, Secret};
 use delayq_tests::certs::Authority;
 use delayq_tests::mariadb_server::MariadbServer;
 use delayq_tests::postgres_server::PostgresServer;
@@ -11,15 +11,16 @@ use tokio_postgres::NoTls;
 
 async fn others_are_refused(own: String, elsewhere: String, trusted: &Authority) {
     for (url, authority) in [(own, &Authority::new()), (elsewhere, trusted)] {
-        let (url, ca) = (Some(Secret::plain(url)), Some(authority.authority()));
-        let config = OutboxConfig { url, tls: true, ca, ..OutboxConfig::default() };
+        let url = Some(Secret::plain(url));
+        let files = PemFiles { ca: Some(authority.authority()), ..PemFiles::default() };
+        let config = OutboxConfig { url, tls: true, files, ..OutboxConfig::default() };
         let why = outbox_keeper(&config).unwrap().init(false).await.unwrap_err().to_string();
         assert!(why.contains("invalid peer certificate"), "{why}");
     }
 }
 
 async fn readers(url: String, trusted: &Authority) -> Readers {
-    Readers::new(url, |config| (config.tls, config.ca) = (true, Some(trusted.authority()))).await
+    Readers::new(url, |config| (config.tls, config.files.ca) = (true, Some(trusted.authority()))).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

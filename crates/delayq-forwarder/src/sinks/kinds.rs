@@ -18,11 +18,12 @@ use super::stdout::StdoutSink;
 #[cfg(feature = "webhook")]
 use super::webhook::WebhookSink;
 use super::{
-    FileConfig, KafkaConfig, NatsConfig, RabbitmqConfig, RedisListConfig, RedisStreamConfig, SqsConfig,
-    StdoutConfig, WebhookConfig,
+    FileConfig, KafkaConfig, NatsConfig, RabbitmqConfig, RedisListConfig, RedisStreamConfig, StdoutConfig,
+    WebhookConfig,
 };
 use crate::encoding::Encoding;
 use crate::sink::Sink;
+use delayq_service::brokers::SqsAccess;
 use delayq_service::config::{ByteSize, Faults, HumanDuration, RedisConfig, Section};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -166,7 +167,7 @@ kinds! {
     Kafka, "kafka", kafka: KafkaConfig, to: "{topic}", event_prefix: "ce_",
         sink: #[feature = "kafka"] |config, maker| KafkaSink::new(config, maker.timeout)?;
     /// Amazon SQS and other servers of its protocol.
-    Sqs, "sqs", sqs: SqsConfig, to: "{topic}", event_prefix: "ce-",
+    Sqs, "sqs", sqs: SqsAccess, to: "{topic}", event_prefix: "ce-",
         sink: #[feature = "sqs"] |config, maker| SqsSink::new(config, maker.timeout)?;
 }
 

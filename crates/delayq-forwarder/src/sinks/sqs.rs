@@ -2,12 +2,10 @@
 
 #[cfg(feature = "sqs")]
 mod check;
-mod config;
 #[cfg(feature = "sqs")]
 mod deliver;
 #[cfg(feature = "sqs")]
 mod encode;
 
-pub use config::SqsConfig;
 #[cfg(feature = "sqs")]
 pub(crate) use deliver::SqsSink;

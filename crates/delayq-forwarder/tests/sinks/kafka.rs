@@ -7,7 +7,8 @@ use crate::conformance::{
 use crate::stage::{Seen, Stage, route, topic};
 use delayq::Message;
 use delayq_forwarder::{KafkaConfig, RouteConfig, SinkConfig};
-use delayq_service::config::{HumanDuration, Secret};
+use delayq_service::brokers::KafkaAccess;
+use delayq_service::config::{HumanDuration, Login, Secret};
 use delayq_tests::certs::Authority;
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::invariants::Permit;
@@ -106,7 +107,15 @@ async fn create(address: &str, topic: &str, replicas: i32, settings: &[(&str, &s
 }
 
 fn config(address: &str) -> KafkaConfig {
-    KafkaConfig { brokers: vec![address.to_owned()], ..KafkaConfig::default() }
+    let access = KafkaAccess { brokers: vec![address.to_owned()], ..KafkaAccess::default() };
+    KafkaConfig { access, ..KafkaConfig::default() }
+}
+
+/// A listener with TLS, whose certificate is one of this authority.
+fn trusting(address: &str, authority: &Authority) -> KafkaConfig {
+    let mut config = config(address);
+    (config.access.tls, config.access.files.ca) = (true, Some(authority.authority()));
+    config
 }
 
 fn sink(config: KafkaConfig) -> SinkConfig {
@@ -213,12 +222,10 @@ impl Guarded for Records {
 
     fn with_password(&self, password: Secret) -> SinkConfig {
         assert!(self.guarded);
-        sink(KafkaConfig {
-            mechanism: Some("PLAIN".to_owned()),
-            username: Some(USER.to_owned()),
-            password: Some(password),
-            ..config(&started().guarded.address())
-        })
+        let mut config = config(&started().guarded.address());
+        config.access.mechanism = Some("PLAIN".to_owned());
+        config.access.login = Login { username: Some(USER.to_owned()), password: Some(password) };
+        sink(config)
     }
 }
 
@@ -239,8 +246,7 @@ conforms!(Records:
 async fn tls_names_a_certificate_that_has_expired() {
     let (stage, stand, topic) = (Stage::new().await, stand().await, namespace());
     create(&stand.server.address(), &topic, 1, &[]).await;
-    let config =
-        KafkaConfig { tls: true, ca: Some(stand.authority.authority()), ..config(&stand.expired.address()) };
+    let config = trusting(&stand.expired.address(), &stand.authority);
     tls_refuses_an_expired_certificate(&stage, &topic, sink(config)).await;
 }
 
@@ -249,9 +255,7 @@ async fn tls_takes_the_private_authority_and_refuses_another_name() {
     let (stage, stand, topic) = (Stage::new().await, stand().await, namespace());
     create(&stand.server.address(), &topic, 1, &[]).await;
     let stranger = Authority::new();
-    let with = |listener: &Listener, authority: &Authority| {
-        sink(KafkaConfig { tls: true, ca: Some(authority.authority()), ..config(&listener.address()) })
-    };
+    let with = |listener: &Listener, authority: &Authority| sink(trusting(&listener.address(), authority));
     let sinks = [
         with(&stand.encrypted, &stand.authority),
         with(&stand.encrypted, &stranger),
@@ -400,9 +404,9 @@ async fn tls_shows_the_certificate_that_the_server_asks_for() {
     let (stage, stand, topic) = (Stage::new().await, stand().await, namespace());
     create(&stand.server.address(), &topic, 1, &[]).await;
     let own = stand.authority.sign("forwarder", &["forwarder.test"]);
-    let ca = Some(stand.authority.authority());
-    let without = KafkaConfig { tls: true, ca, ..config(&stand.asking.address()) };
-    let with = KafkaConfig { cert: Some(own.certificate), key: Some(own.key), ..without.clone() };
+    let without = trusting(&stand.asking.address(), &stand.authority);
+    let mut with = without.clone();
+    (with.access.files.cert, with.access.files.key) = (Some(own.certificate), Some(own.key));
     tls_shows_the_certificate_that_is_asked_for(&stage, &topic, [with, without].map(sink)).await;
     stage.check("t", read(&stand.server.address(), &topic), &Permit::default()).await;
 }

@@ -8,7 +8,8 @@ use crate::stage::{Seen, Stage, route};
 use async_nats::jetstream;
 use async_nats::jetstream::stream::{Config, DiscardPolicy};
 use delayq_forwarder::{NatsConfig, NatsMode, SinkConfig};
-use delayq_service::config::Secret;
+use delayq_service::brokers::NatsAccess;
+use delayq_service::config::{Login, Secret};
 use delayq_tests::certs::Authority;
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::invariants::Permit;
@@ -37,7 +38,10 @@ async fn create(server: &NatsServer) {
 }
 
 fn sink(address: &str) -> SinkConfig {
-    let config = NatsConfig { servers: vec![format!("nats://{address}")], ..NatsConfig::default() };
+    let config = NatsConfig {
+        access: NatsAccess { servers: vec![format!("nats://{address}")], ..NatsAccess::default() },
+        ..NatsConfig::default()
+    };
     SinkConfig { nats: Some(config), ..SinkConfig::default() }
 }
 
@@ -127,7 +131,7 @@ impl Guarded for Stream {
     fn with_password(&self, password: Secret) -> SinkConfig {
         let mut sink = self.sink();
         let config = sink.nats.as_mut().unwrap();
-        (config.username, config.password) = (Some(USER.to_owned()), Some(password));
+        config.access.login = Login { username: Some(USER.to_owned()), password: Some(password) };
         sink
     }
 }
@@ -305,7 +309,8 @@ async fn a_user_that_may_only_publish_starts_with_a_warning_and_delivers() {
     let mut stream = admin.create_stream(config).await.unwrap();
     let mut sink = sink(&server.address());
     let nats = sink.nats.as_mut().unwrap();
-    (nats.username, nats.password) = (Some(USER.to_owned()), Some(Secret::plain(Stream::PASSWORD)));
+    (nats.access.login.username, nats.access.login.password) =
+        (Some(USER.to_owned()), Some(Secret::plain(Stream::PASSWORD)));
     let settings = stage.settings([("s", sink)], vec![route("t", "s", "out.x")]);
     let warnings = stage.look(settings.clone()).await.unwrap();
     assert!(warnings.iter().any(|warning| warning.contains("cannot read the")), "{warnings:?}");
@@ -343,7 +348,7 @@ async fn tls_names_a_certificate_that_has_expired() {
     let server = NatsServer::start(&["--tls", "--tlscert", &cert, "--tlskey", &key]).await;
     let mut sink = sink(&server.address());
     let nats = sink.nats.as_mut().unwrap();
-    (nats.mode, nats.ca) = (NatsMode::Core, Some(authority.authority()));
+    (nats.mode, nats.access.files.ca) = (NatsMode::Core, Some(authority.authority()));
     tls_refuses_an_expired_certificate(&stage, "out", sink).await;
 }
 
@@ -358,7 +363,7 @@ async fn tls_takes_the_private_authority_and_refuses_another_name() {
     let with = |server: &NatsServer, authority: &Authority| {
         let mut sink = sink(&server.address());
         let nats = sink.nats.as_mut().unwrap();
-        (nats.mode, nats.ca) = (NatsMode::Core, Some(authority.authority()));
+        (nats.mode, nats.access.files.ca) = (NatsMode::Core, Some(authority.authority()));
         sink
     };
     let sinks = [with(&servers[0], &authority), with(&servers[0], &stranger), with(&servers[1], &authority)];
@@ -374,9 +379,9 @@ async fn tls_shows_the_certificate_that_the_server_asks_for() {
         NatsServer::start(&["--tlsverify", "--tlscacert", &ca, "--tlscert", &cert, "--tlskey", &key]).await;
     let mut without = sink(&server.address());
     let nats = without.nats.as_mut().unwrap();
-    (nats.mode, nats.ca) = (NatsMode::Core, Some(authority.authority()));
+    (nats.mode, nats.access.files.ca) = (NatsMode::Core, Some(authority.authority()));
     let mut with = without.clone();
     let nats = with.nats.as_mut().unwrap();
-    (nats.cert, nats.key) = (Some(own.certificate), Some(own.key));
+    (nats.access.files.cert, nats.access.files.key) = (Some(own.certificate), Some(own.key));
     tls_shows_the_certificate_that_is_asked_for(&stage, "out", [with, without]).await;
 }

@@ -6,7 +6,8 @@ use crate::conformance::{
 };
 use crate::stage::{Seen, Stage, route};
 use delayq_forwarder::{RabbitmqConfig, SinkConfig};
-use delayq_service::config::Secret;
+use delayq_service::brokers::RabbitmqAccess;
+use delayq_service::config::{Login, Secret};
 use delayq_tests::certs::Authority;
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::invariants::Permit;
@@ -52,7 +53,10 @@ async fn declare(url: &str, name: &str, arguments: &[(&str, AMQPValue)]) {
 }
 
 fn sink(address: &str) -> SinkConfig {
-    let config = RabbitmqConfig { server: address.parse().unwrap(), ..RabbitmqConfig::default() };
+    let config = RabbitmqConfig {
+        access: RabbitmqAccess { server: address.parse().unwrap(), ..RabbitmqAccess::default() },
+        ..RabbitmqConfig::default()
+    };
     SinkConfig { rabbitmq: Some(config), ..SinkConfig::default() }
 }
 
@@ -138,7 +142,7 @@ impl Guarded for Queue {
 
     fn with_password(&self, password: Secret) -> SinkConfig {
         let mut sink = self.sink();
-        sink.rabbitmq.as_mut().unwrap().password = Some(password);
+        sink.rabbitmq.as_mut().unwrap().access.login.password = Some(password);
         sink
     }
 }
@@ -162,7 +166,7 @@ async fn tls_names_a_certificate_that_has_expired() {
     let server = RabbitmqServer::start_with_tls(&authority.expired()).await;
     let mut sink = sink(&format!("127.0.0.1:{}", server.tls_port()));
     let config = sink.rabbitmq.as_mut().unwrap();
-    (config.tls, config.ca) = (true, Some(authority.authority()));
+    (config.access.tls, config.access.files.ca) = (true, Some(authority.authority()));
     tls_refuses_an_expired_certificate(&stage, "out", sink).await;
 }
 
@@ -175,7 +179,7 @@ async fn tls_takes_the_private_authority_and_refuses_another_name() {
     let with = |host: &str, authority: &Authority| {
         let mut sink = sink(&format!("{host}:{}", server.tls_port()));
         let config = sink.rabbitmq.as_mut().unwrap();
-        (config.tls, config.ca) = (true, Some(authority.authority()));
+        (config.access.tls, config.access.files.ca) = (true, Some(authority.authority()));
         sink
     };
     let sinks = [with(NAME, authority), with(NAME, &stranger), with("127.0.0.1", authority)];
@@ -313,7 +317,8 @@ async fn a_user_that_may_only_publish_starts_with_a_warning_and_delivers() {
     server.add_user(&queue, "open sesame", ["^$", "^amq\\.default$", "^$"]).await;
     let mut sink = sink(&server.address());
     let rabbitmq = sink.rabbitmq.as_mut().unwrap();
-    (rabbitmq.username, rabbitmq.password) = (queue.clone(), Some(Secret::plain("open sesame")));
+    rabbitmq.access.login =
+        Login { username: Some(queue.clone()), password: Some(Secret::plain("open sesame")) };
     let settings = stage.settings([("s", sink)], vec![route("t", "s", &queue)]);
     let warnings = stage.look(settings.clone()).await.unwrap();
     assert!(warnings.iter().any(|warning| warning.contains("cannot read the")), "{warnings:?}");
@@ -389,10 +394,10 @@ async fn tls_shows_the_certificate_that_the_server_asks_for() {
     let own = authority.sign("forwarder", &["forwarder.test"]);
     let mut without = sink(&format!("127.0.0.1:{}", server.tls_port()));
     let config = without.rabbitmq.as_mut().unwrap();
-    (config.tls, config.ca) = (true, Some(authority.authority()));
+    (config.access.tls, config.access.files.ca) = (true, Some(authority.authority()));
     let mut with = without.clone();
     let config = with.rabbitmq.as_mut().unwrap();
-    (config.cert, config.key) = (Some(own.certificate), Some(own.key));
+    (config.access.files.cert, config.access.files.key) = (Some(own.certificate), Some(own.key));
     tls_shows_the_certificate_that_is_asked_for(&stage, &queue, [with, without]).await;
     stage.check("t", read(&server.url(), &queue).await, &Permit::default()).await;
 }

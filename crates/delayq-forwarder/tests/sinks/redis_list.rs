@@ -6,7 +6,7 @@ use crate::conformance::{
 use crate::redis_stream::{PASSWORD, at, encrypted};
 use crate::stage::{Seen, Stage, record, route};
 use delayq_forwarder::{Element, RedisListConfig, SinkConfig};
-use delayq_service::config::{RedisConfig, Secret};
+use delayq_service::config::{Login, PemFiles, RedisConfig, Secret};
 use delayq_tests::certs::Authority;
 use delayq_tests::deadline::{SHORT, wait_until};
 use delayq_tests::invariants::Permit;
@@ -84,7 +84,7 @@ impl Guarded for List {
     }
 
     fn with_password(&self, password: Secret) -> SinkConfig {
-        sink(RedisConfig { password: Some(password), ..at(&self.proxy) })
+        sink(RedisConfig { login: Login { password: Some(password), ..Login::default() }, ..at(&self.proxy) })
     }
 }
 
@@ -139,7 +139,8 @@ async fn tls_takes_the_private_authority_and_refuses_another_name() {
     let (stage, authority, stranger) = (Stage::new().await, Authority::new(), Authority::new());
     let (server, right) = encrypted(&authority.server(), &authority, false).await;
     let (_other, misnamed) = encrypted(&authority.wrong_name(), &authority, false).await;
-    let untrusting = RedisConfig { ca: Some(stranger.authority()), ..right.clone() };
+    let files = PemFiles { ca: Some(stranger.authority()), ..PemFiles::default() };
+    let untrusting = RedisConfig { files, ..right.clone() };
     let sinks = [right, untrusting, misnamed].map(sink);
     tls_takes_the_private_authority_and_no_other_name(&stage, "out", sinks).await;
     stage.check("t", read(&server, "out").await, &Permit::default()).await;

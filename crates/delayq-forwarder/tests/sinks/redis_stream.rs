@@ -7,7 +7,7 @@ use crate::conformance::{
 use crate::stage::{Seen, Stage, route};
 use delayq::protocol::Keys;
 use delayq_forwarder::{RedisStreamConfig, SinkConfig};
-use delayq_service::config::{RedisConfig, Secret};
+use delayq_service::config::{Login, PemFiles, RedisConfig, Secret};
 use delayq_tests::certs::{Authority, Certificate};
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::invariants::Permit;
@@ -82,7 +82,7 @@ impl Guarded for Stream {
     }
 
     fn with_password(&self, password: Secret) -> SinkConfig {
-        sink(RedisConfig { password: Some(password), ..at(&self.proxy) })
+        sink(RedisConfig { login: Login { password: Some(password), ..Login::default() }, ..at(&self.proxy) })
     }
 }
 
@@ -100,7 +100,8 @@ pub(crate) async fn encrypted(
 ) -> (RedisServer, RedisConfig) {
     let server = RedisServer::start_with(RedisOptions::default().tls(certificate, authority, asks)).await;
     let url = server.tls_url().parse().unwrap();
-    let config = RedisConfig { url, ca: Some(authority.authority()), ..RedisConfig::default() };
+    let files = PemFiles { ca: Some(authority.authority()), ..PemFiles::default() };
+    let config = RedisConfig { url, files, ..RedisConfig::default() };
     (server, config)
 }
 
@@ -235,11 +236,8 @@ async fn a_user_that_may_only_append_starts_with_a_warning_and_delivers() {
     let (stage, subject) = (Stage::new().await, Stream::start().await);
     let rights: &[&str] = &["ACL", "SETUSER", "forwarder", "on", ">sesame", "~out", "+xadd"];
     let _: String = subject.server.command(rights).await;
-    let redis = RedisConfig {
-        username: Some("forwarder".to_owned()),
-        password: Some(Secret::plain("sesame")),
-        ..at(&subject.proxy)
-    };
+    let login = Login { username: Some("forwarder".to_owned()), password: Some(Secret::plain("sesame")) };
+    let redis = RedisConfig { login, ..at(&subject.proxy) };
     let settings = stage.settings([("s", sink(redis))], vec![route("t", "s", "out")]);
     let warnings = stage.look(settings.clone()).await.unwrap();
     for part in ["lacks the command INFO", "lacks the command TYPE"] {
@@ -329,7 +327,8 @@ async fn tls_takes_the_private_authority_and_refuses_another_name() {
     let (stage, authority, stranger) = (Stage::new().await, Authority::new(), Authority::new());
     let (server, right) = encrypted(&authority.server(), &authority, false).await;
     let (_other, misnamed) = encrypted(&authority.wrong_name(), &authority, false).await;
-    let untrusting = RedisConfig { ca: Some(stranger.authority()), ..right.clone() };
+    let files = PemFiles { ca: Some(stranger.authority()), ..PemFiles::default() };
+    let untrusting = RedisConfig { files, ..right.clone() };
     let sinks = [right, untrusting, misnamed].map(sink);
     tls_takes_the_private_authority_and_no_other_name(&stage, "out", sinks).await;
     stage.check("t", read(&server, "out").await, &Permit::default()).await;
@@ -340,7 +339,8 @@ async fn tls_shows_the_certificate_that_the_server_asks_for() {
     let (stage, authority) = (Stage::new().await, Authority::new());
     let (server, without) = encrypted(&authority.server(), &authority, true).await;
     let own = authority.sign("forwarder", &["forwarder.test"]);
-    let with = RedisConfig { cert: Some(own.certificate), key: Some(own.key), ..without.clone() };
+    let mut with = without.clone();
+    (with.files.cert, with.files.key) = (Some(own.certificate), Some(own.key));
     tls_shows_the_certificate_that_is_asked_for(&stage, "out", [with, without].map(sink)).await;
     stage.check("t", read(&server, "out").await, &Permit::default()).await;
 }

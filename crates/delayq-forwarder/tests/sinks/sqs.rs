@@ -2,7 +2,8 @@
 
 use crate::conformance::{Deletable, Mortal, Networked, Subject, conforms};
 use crate::stage::{Seen, Stage, route};
-use delayq_forwarder::{SinkConfig, SqsConfig};
+use delayq_forwarder::SinkConfig;
+use delayq_service::brokers::SqsAccess;
 use delayq_service::config::Secret;
 use delayq_tests::invariants::Permit;
 use delayq_tests::lent::Lent;
@@ -20,11 +21,11 @@ struct Queue {
 const QUEUE: &str = "out";
 
 fn sink(address: &str) -> SinkConfig {
-    let config = SqsConfig {
+    let config = SqsAccess {
         endpoint: Some(format!("http://{address}")),
         access_key: Some("x".to_owned()),
         secret_key: Some(Secret::plain("y")),
-        ..SqsConfig::default()
+        ..SqsAccess::default()
     };
     SinkConfig { sqs: Some(config), ..SinkConfig::default() }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// A certificate cannot be used.
 pub fn http_client(
     name: &str,
-    files: PemFiles<'_>,
+    files: &PemFiles,
     patience: Duration,
     connections: u16,
 ) -> Result<Client, String> {
@@ -25,7 +25,7 @@ pub fn http_client(
         .tcp_nodelay(true)
         .pool_max_idle_per_host(connections.into())
         .redirect(Policy::none());
-    if let Some(path) = files.ca {
+    if let Some(path) = &files.ca {
         let pem = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let ca = Certificate::from_pem(&pem).map_err(|error| format!("{}: {error}", path.display()))?;
         builder = builder.tls_certs_only([ca]);

@@ -7,7 +7,7 @@ mod topics;
 #[cfg(feature = "kafka")]
 mod words;
 
-use crate::config::{Faults, HostPort, PemFiles, Secret};
+use crate::config::{Faults, HostPort, Login, PemFiles, Section, TlsOff};
 
 #[cfg(feature = "kafka")]
 pub use publish::{KafkaLetter, KafkaPublisher};
@@ -16,26 +16,25 @@ pub use topics::kafka_topic_exists;
 #[cfg(feature = "kafka")]
 pub use words::KafkaWords;
 
-/// The keys for the address and login of a cluster.
-#[derive(Clone, Copy, Debug)]
-pub struct KafkaAccess<'c> {
-    /// `host:port` of some brokers.
-    pub brokers: &'c [String],
-    /// The TLS files, and whether TLS is on.
-    pub files: PemFiles<'c>,
-    /// `PLAIN`, `SCRAM-SHA-256` or `SCRAM-SHA-512`; `None`: no login.
-    pub mechanism: Option<&'c str>,
-    /// User.
-    pub username: Option<&'c str>,
-    /// Password.
-    pub password: Option<&'c Secret>,
+crate::section! {
+    /// The address of a cluster, and the login.
+    pub struct KafkaAccess {
+        ..files: PemFiles,
+        ..login: Login,
+        /// `host:port` of some brokers; default `127.0.0.1:9092`.
+        pub brokers: Vec<String> = vec!["127.0.0.1:9092".to_owned()],
+        /// Uses TLS; default false.
+        pub tls: bool = false,
+        /// `PLAIN`, `SCRAM-SHA-256` or `SCRAM-SHA-512`, with user and password; unset: no login.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub mechanism: Option<String> = None,
+    }
 }
 
 // === impl KafkaAccess ===
 
-impl KafkaAccess<'_> {
-    /// Checks the keys, which have the names of the fields.
-    pub fn validate(&self, at: &mut Faults) {
+impl Section for KafkaAccess {
+    fn validate(&self, at: &mut Faults) {
         let is_broker = |broker: &String| broker.parse::<HostPort>().is_ok();
         if self.brokers.is_empty() || !self.brokers.iter().all(is_broker) {
             at.refuse(
@@ -43,23 +42,30 @@ impl KafkaAccess<'_> {
                 "expected \"host:port\" of at least one broker; passwords have their own keys",
             );
         }
-        at.secret("password", self.password);
-        self.files.validate(at);
-        match self.mechanism {
-            None if self.username.is_some() || self.password.is_some() => {
-                at.contradiction(&["username", "mechanism"], "a user needs a `mechanism`");
-            }
-            Some("PLAIN" | "SCRAM-SHA-256" | "SCRAM-SHA-512")
-                if self.username.is_none() || self.password.is_none() =>
-            {
-                at.contradiction(
-                    &["mechanism", "username", "password"],
-                    "a login needs `username` and `password`",
-                );
+        self.files.validate(self.tls_off(), at);
+        self.login.validate_whole(at);
+        let has_login = self.login != Login::default();
+        match self.mechanism.as_deref() {
+            None if has_login => at.contradiction(&["username", "mechanism"], "a user needs a `mechanism`"),
+            Some("PLAIN" | "SCRAM-SHA-256" | "SCRAM-SHA-512") if !has_login => {
+                let keys = ["mechanism", "username", "password"];
+                at.contradiction(&keys, "a login needs `username` and `password`");
             }
             None | Some("PLAIN" | "SCRAM-SHA-256" | "SCRAM-SHA-512") => {}
             Some(_) => at.refuse("mechanism", "expected PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"),
         }
+    }
+}
+
+impl KafkaAccess {
+    fn tls_off(&self) -> TlsOff {
+        (!self.tls).then_some(("tls", "`tls` is false"))
+    }
+
+    /// Explains a failed connection, including that the broker may ask for a missing certificate.
+    #[must_use]
+    pub fn explain(&self, why: String) -> String {
+        self.files.explain(self.tls_off(), why)
     }
 
     /// The client's settings; reads the password again.
@@ -75,7 +81,7 @@ impl KafkaAccess<'_> {
             .set("client.id", client)
             .set("reconnect.backoff.max.ms", "1000")
             .set("security.protocol", self.protocol());
-        let PemFiles { ca, cert, key, .. } = self.files;
+        let PemFiles { ca, cert, key } = &self.files;
         let locations =
             [("ssl.ca.location", ca), ("ssl.certificate.location", cert), ("ssl.key.location", key)];
         for (name, file) in locations {
@@ -84,7 +90,7 @@ impl KafkaAccess<'_> {
             }
         }
         if let (Some(mechanism), Some(username), Some(password)) =
-            (self.mechanism, self.username, self.password)
+            (&self.mechanism, &self.login.username, &self.login.password)
         {
             settings.set("sasl.mechanisms", mechanism).set("sasl.username", username);
             settings.set("sasl.password", password.reveal()?.expose_secret());
@@ -94,7 +100,7 @@ impl KafkaAccess<'_> {
 
     #[cfg(feature = "kafka")]
     const fn protocol(&self) -> &'static str {
-        match (self.files.off.is_none(), self.mechanism.is_some()) {
+        match (self.tls, self.mechanism.is_some()) {
             (false, false) => "plaintext",
             (true, false) => "ssl",
             (false, true) => "sasl_plaintext",
@@ -135,11 +141,8 @@ mod tests {
             ("h:9092?acks=0", false),
             ("user@h:9092", false),
         ] {
-            let brokers = [broker.to_owned()];
-            let files = PemFiles { ca: None, cert: None, key: None, off: None };
             let mut at = Faults::default();
-            KafkaAccess { brokers: &brokers, files, mechanism: None, username: None, password: None }
-                .validate(&mut at);
+            KafkaAccess { brokers: vec![broker.to_owned()], ..KafkaAccess::default() }.validate(&mut at);
             assert_eq!(at.into_sentences().is_empty(), expected, "{broker}");
         }
     }

@@ -7,53 +7,40 @@ mod publish;
 #[cfg(feature = "nats")]
 mod refusals;
 
-use crate::config::{Faults, PemFiles, Secret};
+use crate::config::{Faults, Login, PemFiles, Secret, Section, TlsOff};
 use crate::headers::rest_of;
-use std::path::Path;
+use std::path::PathBuf;
 
 #[cfg(feature = "nats")]
 pub use publish::{NatsAnswer, NatsLetter, NatsPublisher};
 #[cfg(feature = "nats")]
 pub use refusals::NatsRefusals;
 
-/// The keys for the address and login of a server or cluster.
-#[derive(Clone, Copy, Debug)]
-pub struct NatsAccess<'c> {
-    /// `nats://host:port` or `tls://host:port`.
-    pub servers: &'c [String],
-    /// User.
-    pub username: Option<&'c str>,
-    /// Password.
-    pub password: Option<&'c Secret>,
-    /// Token, in place of user and password.
-    pub token: Option<&'c Secret>,
-    /// A file of credentials, in place of user, password and token.
-    pub credentials: Option<&'c Path>,
-    /// The file of the authority.
-    pub ca: Option<&'c Path>,
-    /// The file of the client's certificate.
-    pub cert: Option<&'c Path>,
-    /// The file of its key.
-    pub key: Option<&'c Path>,
+crate::section! {
+    /// The address of a server or cluster, and the login.
+    pub struct NatsAccess {
+        ..files: PemFiles,
+        ..login: Login,
+        /// `nats://host:port` or `tls://host:port` of some servers of the cluster; default `nats://127.0.0.1:4222`. With `ca` or
+        /// `cert`, too, every connection uses TLS.
+        pub servers: Vec<String> = vec!["nats://127.0.0.1:4222".to_owned()],
+        /// Token, in place of user and password; unset: none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub token: Option<Secret> = None,
+        /// A file of credentials (JWT and key), in place of the others; unset: none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub credentials: Option<PathBuf> = None,
+    }
 }
 
 // === impl NatsAccess ===
 
-impl<'c> NatsAccess<'c> {
-    /// The TLS files, and whether TLS is on.
-    #[must_use]
-    pub fn files(&self) -> PemFiles<'c> {
-        let Self { ca, cert, key, .. } = *self;
-        let tls = ca.or(cert).is_some() || self.servers.iter().any(|server| server.starts_with("tls://"));
-        PemFiles { ca, cert, key, off: (!tls).then_some(("servers", "`servers` has no tls:// address")) }
-    }
-
-    /// Checks the keys, which have the names of the fields.
-    pub fn validate(&self, at: &mut Faults) {
+impl Section for NatsAccess {
+    fn validate(&self, at: &mut Faults) {
         if self.servers.is_empty() {
             at.refuse("servers", "expected at least one server, such as [\"nats://127.0.0.1:4222\"]");
         }
-        for server in self.servers {
+        for server in &self.servers {
             let rest = server.strip_prefix("nats://").or_else(|| server.strip_prefix("tls://"));
             if rest.is_none_or(|rest| rest.is_empty() || rest.contains(['@', '/', '?', '#', ' ', ','])) {
                 at.refuse(
@@ -62,16 +49,22 @@ impl<'c> NatsAccess<'c> {
                 );
             }
         }
-        at.secret("password", self.password);
-        at.secret("token", self.token);
-        self.files().validate(at);
-        if self.username.is_some() != self.password.is_some() {
-            at.contradiction(&["username", "password"], "user and password must be set together");
-        }
-        let ways = [self.username.is_some(), self.token.is_some(), self.credentials.is_some()];
+        self.files.validate(self.tls_off(), at);
+        self.login.validate_whole(at);
+        at.secret("token", self.token.as_ref());
+        let ways = [self.login.username.is_some(), self.token.is_some(), self.credentials.is_some()];
         if ways.into_iter().filter(|way| *way).count() > 1 {
             at.contradiction(&["username", "token", "credentials"], "choose one login method");
         }
+    }
+}
+
+impl NatsAccess {
+    fn tls_off(&self) -> TlsOff {
+        let PemFiles { ca, cert, .. } = &self.files;
+        let tls =
+            ca.is_some() || cert.is_some() || self.servers.iter().any(|server| server.starts_with("tls://"));
+        (!tls).then_some(("servers", "`servers` has no tls:// address"))
     }
 
     /// The client's options; reads the secrets again.
@@ -82,22 +75,22 @@ impl<'c> NatsAccess<'c> {
     pub async fn options(&self, client: &str) -> Result<async_nats::ConnectOptions, String> {
         use secrecy::ExposeSecret;
         let mut options = async_nats::ConnectOptions::new().name(client);
-        if let (Some(username), Some(password)) = (self.username, self.password) {
+        if let (Some(username), Some(password)) = (&self.login.username, &self.login.password) {
             options =
-                options.user_and_password(username.to_owned(), password.reveal()?.expose_secret().to_owned());
+                options.user_and_password(username.clone(), password.reveal()?.expose_secret().to_owned());
         }
-        if let Some(token) = self.token {
+        if let Some(token) = &self.token {
             options = options.token(token.reveal()?.expose_secret().to_owned());
         }
-        if let Some(path) = self.credentials {
+        if let Some(path) = &self.credentials {
             let read = options.credentials_file(path).await;
             options = read.map_err(|error| format!("the credentials {}: {error}", path.display()))?;
         }
-        if let Some(path) = self.ca {
-            options = options.add_root_certificates(path.to_owned()).require_tls(true);
+        if let Some(path) = &self.files.ca {
+            options = options.add_root_certificates(path.clone()).require_tls(true);
         }
-        if let (Some(cert), Some(key)) = (self.cert, self.key) {
-            options = options.add_client_certificate(cert.to_owned(), key.to_owned()).require_tls(true);
+        if let (Some(cert), Some(key)) = (&self.files.cert, &self.files.key) {
+            options = options.add_client_certificate(cert.clone(), key.clone()).require_tls(true);
         }
         Ok(options)
     }
@@ -108,8 +101,10 @@ impl<'c> NatsAccess<'c> {
     /// The cause, with the servers.
     #[cfg(feature = "nats")]
     pub async fn connect(&self, options: async_nats::ConnectOptions) -> Result<async_nats::Client, String> {
-        let connected = options.connect(self.servers).await;
-        connected.map_err(|error| self.files().explain(format!("{}: {error}", self.servers.join(", "))))
+        let connected = options.connect(&self.servers).await;
+        connected.map_err(|error| {
+            self.files.explain(self.tls_off(), format!("{}: {error}", self.servers.join(", ")))
+        })
     }
 }
 
@@ -156,16 +151,7 @@ mod tests {
             ("nats://a:4222,b:4222", false),
             ("nats://user@h:4222", false),
         ] {
-            let access = NatsAccess {
-                servers: &[server.to_owned()],
-                username: None,
-                password: None,
-                token: None,
-                credentials: None,
-                ca: None,
-                cert: None,
-                key: None,
-            };
+            let access = NatsAccess { servers: vec![server.to_owned()], ..NatsAccess::default() };
             let mut at = Faults::default();
             access.validate(&mut at);
             assert_eq!(at.into_sentences().is_empty(), expected, "{server}");

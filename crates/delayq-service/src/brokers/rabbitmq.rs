@@ -13,7 +13,7 @@ mod letter;
 #[cfg(feature = "rabbitmq")]
 mod publish;
 
-use crate::config::{Faults, HostPort, PemFiles, Secret};
+use crate::config::{Faults, HostPort, Login, PemFiles, Section, TlsOff};
 
 #[cfg(feature = "rabbitmq")]
 pub use arguments::{RabbitmqArguments, rabbitmq_arguments, rabbitmq_words};
@@ -24,34 +24,41 @@ pub use letter::RabbitmqLetter;
 #[cfg(feature = "rabbitmq")]
 pub use publish::publish_rabbitmq;
 
-/// The default user of a broker, also its password.
+/// The user of a broker where none is set, also its password.
 const GUEST: &str = "guest";
 
-/// The keys for the address and login of a server.
-#[derive(Clone, Copy, Debug)]
-pub struct RabbitmqAccess<'c> {
-    /// Host and port.
-    pub server: &'c HostPort,
-    /// The TLS files, and whether TLS is on.
-    pub files: PemFiles<'c>,
-    /// Virtual host.
-    pub vhost: &'c str,
-    /// User.
-    pub username: &'c str,
-    /// Password; `None`: that of `guest`.
-    pub password: Option<&'c Secret>,
+crate::section! {
+    /// The address of a server, and the login.
+    pub struct RabbitmqAccess {
+        ..files: PemFiles,
+        ..login: Login,
+        /// Host and port; default `127.0.0.1:5672`.
+        pub server: HostPort = HostPort::new("127.0.0.1", 5672),
+        /// Uses TLS; default false.
+        pub tls: bool = false,
+        /// Virtual host; default `/`.
+        pub vhost: String = "/".to_owned(),
+    }
 }
 
 // === impl RabbitmqAccess ===
 
-impl RabbitmqAccess<'_> {
-    /// Checks the keys, which have the names of the fields.
-    pub fn validate(&self, at: &mut Faults) {
-        at.secret("password", self.password);
-        if self.username != GUEST && self.password.is_none() {
-            at.contradiction(&["username", "password"], "a user needs a password");
-        }
-        self.files.validate(at);
+impl Section for RabbitmqAccess {
+    fn validate(&self, at: &mut Faults) {
+        self.files.validate(self.tls_off(), at);
+        self.login.validate(at);
+    }
+}
+
+impl RabbitmqAccess {
+    fn tls_off(&self) -> TlsOff {
+        (!self.tls).then_some(("tls", "`tls` is false"))
+    }
+
+    /// The user; `guest` if unset.
+    #[must_use]
+    pub fn user(&self) -> &str {
+        self.login.username.as_deref().unwrap_or(GUEST)
     }
 
     /// Connects; reads the password and the certificates again.
@@ -66,22 +73,22 @@ impl RabbitmqAccess<'_> {
         use secrecy::ExposeSecret;
         /// Silence in seconds after which the connection counts as broken.
         const HEARTBEAT_SECS: u16 = 10;
-        let password = match self.password {
+        let password = match &self.login.password {
             None => GUEST.to_owned(),
             Some(secret) => secret.reveal()?.expose_secret().to_owned(),
         };
         let uri = AMQPUri {
-            scheme: if self.files.off.is_none() { AMQPScheme::AMQPS } else { AMQPScheme::AMQP },
+            scheme: if self.tls { AMQPScheme::AMQPS } else { AMQPScheme::AMQP },
             authority: AMQPAuthority {
-                userinfo: AMQPUserInfo { username: self.username.to_owned(), password },
+                userinfo: AMQPUserInfo { username: self.user().to_owned(), password },
                 host: self.server.host().to_owned(),
                 port: self.server.port(),
             },
-            vhost: self.vhost.to_owned(),
+            vhost: self.vhost.clone(),
             query: AMQPQueryString { heartbeat: Some(HEARTBEAT_SECS), ..AMQPQueryString::default() },
         };
         let cert_chain =
-            match self.files.ca {
+            match &self.files.ca {
                 None => None,
                 Some(path) => Some(std::fs::read_to_string(path).map_err(|error| {
                     format!("the certificates {} cannot be read: {error}", path.display())
@@ -93,7 +100,7 @@ impl RabbitmqAccess<'_> {
         let runtime = lapin::runtime::default_runtime().map_err(|error| error.to_string())?;
         lapin::Connection::connect_uri_with_config(uri, properties, tls, runtime)
             .await
-            .map_err(|error| self.files.explain(format!("{}: {error}", self.server)))
+            .map_err(|error| self.files.explain(self.tls_off(), format!("{}: {error}", self.server)))
     }
 }
 

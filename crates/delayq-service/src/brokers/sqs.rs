@@ -9,8 +9,7 @@ mod publish;
 #[cfg(feature = "sqs")]
 mod signing;
 
-use crate::config::{Faults, PemFiles, Secret};
-use std::path::Path;
+use crate::config::{Faults, PemFiles, Secret, Section, TlsOff};
 
 #[cfg(feature = "sqs")]
 pub use client::{SqsClient, SqsFault};
@@ -19,59 +18,62 @@ pub use form::{SqsContent, SqsRecord};
 #[cfg(feature = "sqs")]
 pub use publish::SqsLetter;
 
-/// The keys for the address and login of a server.
-#[derive(Clone, Copy, Debug)]
-pub struct SqsAccess<'c> {
-    /// The region, such as `eu-central-1`.
-    pub region: &'c str,
-    /// The server, `https://host:port` or `http://host:port`; `None`: the region's.
-    pub endpoint: Option<&'c str>,
-    /// The id of an access key; `None`: the credentials of the environment.
-    pub access_key: Option<&'c str>,
-    /// The secret of the access key.
-    pub secret_key: Option<&'c Secret>,
-    /// The session token of temporary credentials.
-    pub session_token: Option<&'c Secret>,
-    /// The file of the authority.
-    pub ca: Option<&'c Path>,
+crate::section! {
+    /// The address of a server, and the login.
+    pub struct SqsAccess {
+        ..files: PemFiles,
+        /// The region, such as `eu-central-1`; default `us-east-1`.
+        pub region: String = "us-east-1".to_owned(),
+        /// `https://host:port` or `http://host:port` of another server of the protocol; unset: Amazon's of the region.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub endpoint: Option<String> = None,
+        /// The id of an access key; unset: the credentials of the environment, as Amazon's own tools find them.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub access_key: Option<String> = None,
+        /// The secret of `access_key`. Read again after a refusal.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub secret_key: Option<Secret> = None,
+        /// The session token of temporary credentials; unset: none. Read again after a refusal.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub session_token: Option<Secret> = None,
+    }
 }
 
 // === impl SqsAccess ===
 
-impl<'c> SqsAccess<'c> {
-    /// The TLS files, and whether TLS is on.
-    #[must_use]
-    pub fn files(&self) -> PemFiles<'c> {
-        let plain = self.endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
-        let off = plain.then_some(("endpoint", "`endpoint` does not begin with https"));
-        PemFiles { ca: self.ca, cert: None, key: None, off }
+impl SqsAccess {
+    fn tls_off(&self) -> TlsOff {
+        let plain = self.endpoint.as_ref().is_some_and(|endpoint| endpoint.starts_with("http://"));
+        plain.then_some(("endpoint", "`endpoint` does not begin with https"))
     }
 
     /// The server.
     #[must_use]
     pub fn server(&self) -> String {
-        self.endpoint.map_or_else(|| format!("https://sqs.{}.amazonaws.com", self.region), str::to_owned)
+        let of_amazon = || format!("https://sqs.{}.amazonaws.com", self.region);
+        self.endpoint.clone().unwrap_or_else(of_amazon)
     }
+}
 
-    /// Checks the keys, which have the names of the fields.
-    pub fn validate(&self, at: &mut Faults) {
+impl Section for SqsAccess {
+    fn validate(&self, at: &mut Faults) {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if self.region.is_empty() || !self.region.chars().all(plain) {
             at.refuse("region", "expected a region, such as \"eu-central-1\"");
         }
-        if let Some(endpoint) = self.endpoint {
+        if let Some(endpoint) = &self.endpoint {
             let host = endpoint.strip_prefix("https://").or_else(|| endpoint.strip_prefix("http://"));
             if host.is_none_or(|host| host.is_empty() || host.contains(['@', '/', '?', '#', ' '])) {
                 at.refuse("endpoint", "expected \"https://host:port\", and secrets in keys of their own");
             }
         }
-        at.secret("secret_key", self.secret_key);
-        at.secret("session_token", self.session_token);
+        at.secret("secret_key", self.secret_key.as_ref());
+        at.secret("session_token", self.session_token.as_ref());
         at.together(("access_key", self.access_key.is_some()), ("secret_key", self.secret_key.is_some()));
         if self.session_token.is_some() && self.access_key.is_none() {
             at.contradiction(&["session_token", "access_key"], "a session token needs its `access_key`");
         }
-        self.files().validate(at);
+        self.files.validate(self.tls_off(), at);
     }
 }
 
@@ -128,14 +130,8 @@ mod tests {
             (Some("https://key:secret@host"), false),
             (Some("https://host/000000000000"), false),
         ] {
-            let access = SqsAccess {
-                region: "eu-central-1",
-                endpoint,
-                access_key: None,
-                secret_key: None,
-                session_token: None,
-                ca: None,
-            };
+            let endpoint = endpoint.map(str::to_owned);
+            let access = SqsAccess { endpoint: endpoint.clone(), ..SqsAccess::default() };
             let mut at = Faults::default();
             access.validate(&mut at);
             assert_eq!(at.into_sentences().is_empty(), expected, "{endpoint:?}");

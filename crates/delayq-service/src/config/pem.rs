@@ -6,20 +6,25 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// The `ca`, `cert` and `key` of a section: the authority to trust, and the own certificate of a client, or of the gateway, with its key.
-#[derive(Clone, Copy, Debug)]
-pub struct PemFiles<'a> {
-    /// The authority's certificate.
-    pub ca: Option<&'a Path>,
-    /// The own certificate.
-    pub cert: Option<&'a Path>,
-    /// The private key of `cert`.
-    pub key: Option<&'a Path>,
-    /// Set if TLS is off: the key that turns TLS off, and an explanation.
-    pub off: Option<(&'static str, &'static str)>,
+crate::section! {
+    /// The authority to trust, and the own certificate with its key, in every section that speaks TLS.
+    pub struct PemFiles {
+        /// PEM file of the authority that signed the other side's certificate; unset: the system's authorities.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub ca: Option<PathBuf> = None,
+        /// PEM file of the own certificate, if the other side requires one; needs `key`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub cert: Option<PathBuf> = None,
+        /// PEM file of the private key of `cert`, without a passphrase.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub key: Option<PathBuf> = None,
+    }
 }
+
+/// The key that turns TLS off, and an explanation; `None`: TLS is on.
+pub type TlsOff = Option<(&'static str, &'static str)>;
 
 /// Reads a file of certificates or keys.
 ///
@@ -35,14 +40,14 @@ pub fn read_pem(file: &Path) -> Result<Vec<u8>, String> {
 
 // === impl PemFiles ===
 
-impl PemFiles<'_> {
+impl PemFiles {
     /// Refuses `cert` without `key`, `key` without `cert`, and unusable files; without TLS, refuses all three.
-    pub fn validate(self, at: &mut Faults) {
+    pub fn validate(&self, off: TlsOff, at: &mut Faults) {
         at.together(("cert", self.cert.is_some()), ("key", self.key.is_some()));
-        let Some((switch, says)) = self.off else {
+        let Some((switch, says)) = off else {
             return self.faults().into_iter().for_each(|(key, why)| at.refuse(key, why));
         };
-        for (key, file) in [("ca", self.ca), ("cert", self.cert), ("key", self.key)] {
+        for (key, file) in [("ca", &self.ca), ("cert", &self.cert), ("key", &self.key)] {
             if file.is_some() {
                 at.contradiction(&[key, switch], format!("`{key}` needs TLS, but {says}"));
             }
@@ -50,11 +55,10 @@ impl PemFiles<'_> {
     }
 
     /// The faults of the files, each under its key.
-    #[must_use]
-    pub fn faults(self) -> Vec<(&'static str, String)> {
-        let ca = self.ca.and_then(|file| read_pem(file).err());
-        let cert = self.cert.map(read_certificates).transpose();
-        let key = self.key.map(read_key).transpose();
+    fn faults(&self) -> Vec<(&'static str, String)> {
+        let ca = self.ca.as_deref().and_then(|file| read_pem(file).err());
+        let cert = self.cert.as_deref().map(read_certificates).transpose();
+        let key = self.key.as_deref().map(read_key).transpose();
         let mut faults: Vec<_> = ca.map(|why| ("ca", why)).into_iter().collect();
         match (cert, key) {
             (Ok(Some(cert)), Ok(Some(key))) => {
@@ -74,8 +78,8 @@ impl PemFiles<'_> {
 
     /// Explains a failed connection, including that the server may ask for a missing certificate.
     #[must_use]
-    pub fn explain(self, why: String) -> String {
-        match (self.cert, self.off) {
+    pub fn explain(&self, off: TlsOff, why: String) -> String {
+        match (&self.cert, off) {
             (None, None) => of_certificate(why, false),
             _ => why,
         }
@@ -85,8 +89,8 @@ impl PemFiles<'_> {
     ///
     /// # Errors
     /// A sentence that begins with the key: a file cannot be read, or is not PEM.
-    pub fn identity(self) -> Result<Option<[Vec<u8>; 2]>, String> {
-        let (Some(cert), Some(key)) = (self.cert, self.key) else { return Ok(None) };
+    pub fn identity(&self) -> Result<Option<[Vec<u8>; 2]>, String> {
+        let (Some(cert), Some(key)) = (&self.cert, &self.key) else { return Ok(None) };
         let cert = read_pem(cert).map_err(|why| format!("cert: {why}"))?;
         Ok(Some([cert, read_pem(key).map_err(|why| format!("key: {why}"))?]))
     }
@@ -95,8 +99,10 @@ impl PemFiles<'_> {
     ///
     /// # Errors
     /// A sentence that begins with the key: a file cannot be read or used.
-    pub fn certified(self) -> Result<Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>, String> {
-        let (Some(cert), Some(key)) = (self.cert, self.key) else { return Ok(None) };
+    pub fn certified(
+        &self,
+    ) -> Result<Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>, String> {
+        let (Some(cert), Some(key)) = (&self.cert, &self.key) else { return Ok(None) };
         let certificates = read_certificates(cert).map_err(|why| format!("cert: {why}"))?;
         Ok(Some((certificates, read_key(key).map_err(|why| format!("key: {why}"))?)))
     }
@@ -105,8 +111,8 @@ impl PemFiles<'_> {
     ///
     /// # Errors
     /// A sentence that begins with the key: the file cannot be read or used.
-    pub fn authorities(self) -> Result<Option<Vec<CertificateDer<'static>>>, String> {
-        self.ca.map(read_certificates).transpose().map_err(|why| format!("ca: {why}"))
+    pub fn authorities(&self) -> Result<Option<Vec<CertificateDer<'static>>>, String> {
+        self.ca.as_deref().map(read_certificates).transpose().map_err(|why| format!("ca: {why}"))
     }
 }
 
@@ -148,7 +154,8 @@ mod tests {
             (&one.key, &one.key, Some(("cert", "no certificate"))),
             (&missing, &one.key, Some(("cert", "cannot read"))),
         ] {
-            let faults = PemFiles { ca: Some(&ca), cert: Some(cert), key: Some(key), off: None }.faults();
+            let faults = PemFiles { ca: Some(ca.clone()), cert: Some(cert.clone()), key: Some(key.clone()) };
+            let faults = faults.faults();
             assert_eq!(faults.len(), usize::from(expected.is_some()), "{faults:?}");
             for ((at, why), (key, words)) in faults.iter().zip(expected) {
                 assert!(*at == key && why.contains(words), "{at}: {why}");
@@ -159,12 +166,11 @@ mod tests {
 
     #[test]
     fn a_certificate_is_asked_for_only_over_tls_and_where_none_is_set() {
-        let none = PemFiles { ca: None, cert: None, key: None, off: None };
-        assert!(none.explain("reset".to_owned()).starts_with("reset (the server may ask"));
-        let (some, plain) = (
-            PemFiles { cert: Some(Path::new("client.pem")), ..none },
-            PemFiles { off: Some(("tls", "`tls` is false")), ..none },
-        );
-        assert_eq!([some, plain].map(|files| files.explain("reset".to_owned())), ["reset", "reset"]);
+        let none = PemFiles::default();
+        let some = PemFiles { cert: Some("client.pem".into()), ..PemFiles::default() };
+        let reset = || "reset".to_owned();
+        assert!(none.explain(None, reset()).starts_with("reset (the server may ask"));
+        assert_eq!(some.explain(None, reset()), "reset");
+        assert_eq!(none.explain(Some(("tls", "`tls` is false")), reset()), "reset");
     }
 }

@@ -33,14 +33,15 @@ pub(super) fn found(secret: impl FnOnce() -> Option<SecretString>) {
 #[cfg(test)]
 mod tests {
     use super::secrets;
-    use crate::config::{ExposeSecret as _, RedisConfig, Secret};
+    use crate::config::{ExposeSecret as _, Login, RedisConfig, Secret};
 
     #[test]
     fn plain_secrets_files_and_passwords_of_urls_are_found() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("password"), "of-a-file\n").unwrap();
         let of = |url: &str, password: Option<Secret>| {
-            let config = RedisConfig { url: url.parse().unwrap(), password, ..RedisConfig::default() };
+            let login = Login { password, ..Login::default() };
+            let config = RedisConfig { url: url.parse().unwrap(), login, ..RedisConfig::default() };
             secrets(&config).iter().map(|secret| secret.expose_secret().to_owned()).collect::<Vec<_>>()
         };
         let file = Secret::file(folder.path().join("password"));

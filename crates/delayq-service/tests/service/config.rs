@@ -91,7 +91,7 @@ fn the_report_says_what_a_key_accepts_and_ends_with_78() {
         faults.to_string(),
         "3 faults in delayq.toml\n  \
          delayq.toml:2: redis.call_deadline: a bare number, expected a duration with its unit in quotes, such as \"250ms\" or \"2h30m\"\n  \
-         delayq.toml:3: redis.urll: unknown field `urll`, expected one of `url`, `username`, `password`, `ca`, `cert`, `key`, `connect_timeout`, `call_deadline`, `confirm_timeout`, `keepalive`, `sentinel`, `nodes`\n  \
+         delayq.toml:3: redis.urll: unknown field `urll`, expected one of `url`, `connect_timeout`, `call_deadline`, `confirm_timeout`, `keepalive`, `sentinel`, `nodes`, `ca`, `cert`, `key`, `username`, `password`\n  \
          delayq.toml:5: deployment.shards: a deployment has 1 to 4096 shards, not 5000"
     );
     let fault = Fault::from(faults);
@@ -173,7 +173,7 @@ fn the_environment_overrides_the_file_without_quotes() {
     assert_eq!(config.redis.call_deadline, HumanDuration::from_millis(250));
     assert_eq!(
         delayq_service::config::ExposeSecret::expose_secret(
-            &config.redis.password.unwrap().reveal().unwrap()
+            &config.redis.login.password.unwrap().reveal().unwrap()
         ),
         "1234"
     );

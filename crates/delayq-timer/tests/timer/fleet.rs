@@ -5,7 +5,7 @@ use crate::stand::{Running, Stand, polling, start};
 use delayq::Client;
 use delayq::protocol::Owner;
 use delayq_cluster::{Cluster, ClusterConfig, EtcdConfig, Operator, Owning};
-use delayq_service::config::{DeploymentConfig, HumanDuration, Secret};
+use delayq_service::config::{DeploymentConfig, HumanDuration, Login, Secret};
 use delayq_tests::deadline::{LONG, SHORT, wait_until};
 use delayq_tests::deployment::settings;
 use delayq_tests::etcd_server::{EtcdCluster, EtcdOptions};
@@ -103,8 +103,7 @@ impl Fleet {
         let etcd = EtcdConfig {
             lease_ttl: self.times.lease.into(),
             call_deadline: self.etcd_call.into(),
-            username,
-            password,
+            login: Login { username, password },
             ..EtcdConfig::at(etcd.clone()).unwrap()
         };
         let deployment = DeploymentConfig { shards: client.shards(), ..DeploymentConfig::default() };

@@ -219,9 +219,9 @@ async fn processes_share_by_an_etcd_with_tls_and_passwords() {
         let drill = Drill::new(Fleet::on(Stand::new(SHARDS).await, etcd)).await;
         let secured = |name: &str, password: &str| {
             member(&drill.fleet, name)
-                .env("DELAYQ__ETCD__TLS__CA", &ca)
-                .env("DELAYQ__ETCD__TLS__CERT", &cert)
-                .env("DELAYQ__ETCD__TLS__KEY", &key)
+                .env("DELAYQ__ETCD__CA", &ca)
+                .env("DELAYQ__ETCD__CERT", &cert)
+                .env("DELAYQ__ETCD__KEY", &key)
                 .env("DELAYQ__ETCD__USERNAME", "timer")
                 .env("DELAYQ__ETCD__PASSWORD", password)
         };

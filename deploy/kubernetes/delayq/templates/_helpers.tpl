@@ -100,12 +100,12 @@ delayq.toml: |
   value: /run/secrets/delayq/etcd-password/{{ .passwordSecret.key }}
 {{- end }}
 {{- if .tlsSecret.name }}
-- name: DELAYQ__ETCD__TLS__CA
+- name: DELAYQ__ETCD__CA
   value: /run/secrets/delayq/etcd-tls/ca.crt
 {{- if .tlsSecret.clientCertificate }}
-- name: DELAYQ__ETCD__TLS__CERT
+- name: DELAYQ__ETCD__CERT
   value: /run/secrets/delayq/etcd-tls/tls.crt
-- name: DELAYQ__ETCD__TLS__KEY
+- name: DELAYQ__ETCD__KEY
   value: /run/secrets/delayq/etcd-tls/tls.key
 {{- end }}
 {{- end }}

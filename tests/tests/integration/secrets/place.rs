@@ -92,7 +92,7 @@ impl Place {
         for line in
             std::fs::read_to_string(&member.key).unwrap().lines().filter(|line| !line.starts_with('-'))
         {
-            planted.remember("etcd.tls.key", line);
+            planted.remember("etcd.key", line);
         }
         let values = Values::plant(planted, "right", member.key.clone());
         let redis = RedisServer::private().await;
@@ -175,7 +175,7 @@ impl Place {
         });
         format!(
             "[deployment]\nshards = 2\n[redis]\n{redis}\n[etcd]\nendpoints = ['{etcd}']\nusername = '{OPEN}'\n\
-             password = '{}'\n[etcd.tls]\nca = '{}'\ncert = '{}'\nkey = '{}'\n[admin]\nlisten = '127.0.0.1:0'\n\
+             password = '{}'\nca = '{}'\ncert = '{}'\nkey = '{}'\n[admin]\nlisten = '127.0.0.1:0'\n\
              [log]\nfilter = 'trace'\nformat = 'json'\n[spool]\ndir = '{}'\n[timer]\nname = '{OPEN}'\n\
              [traces]\nendpoint = '{}'\nheaders = {{ authorization = '{}' }}\n\
              [forwarder]\nname = '{OPEN}'\n{}",

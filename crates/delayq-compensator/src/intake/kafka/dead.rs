@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The producer of dead records. Connects nothing yet.
 pub(super) fn producer(config: &KafkaIntakeConfig) -> Result<KafkaPublisher, String> {
-    let mut settings = config.access().settings("delayq-compensator")?;
+    let mut settings = config.access.settings("delayq-compensator")?;
     settings
         // Of a batch with a record that is too large the broker refuses all.
         .set("batch.num.messages", "1")

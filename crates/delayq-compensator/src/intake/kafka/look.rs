@@ -27,7 +27,7 @@ const ELECTING: [RDKafkaErrorCode; 5] = [
 
 /// Looks at the topic, the group and the topic of the dead records.
 pub(crate) async fn look(config: &KafkaIntakeConfig, dead: &str) -> Result<IntakeLook, IntakeFault> {
-    let mut settings = config.access().settings("delayq-look").map_err(IntakeFault::Unreachable)?;
+    let mut settings = config.access.settings("delayq-look").map_err(IntakeFault::Unreachable)?;
     settings.set("group.id", &config.group).set("allow.auto.create.topics", "false");
     let group = Group::new(config);
     let consumer = BaseConsumer::from_config_and_context(&settings, group.clone());
@@ -50,9 +50,8 @@ struct Looker {
 impl Looker {
     fn look(&self) -> Result<IntakeLook, IntakeFault> {
         let described = self.consumer.fetch_metadata(None, PATIENCE);
-        let metadata = described.map_err(|error| {
-            IntakeFault::Unreachable(self.config.pem_files().explain(self.explain(&error)))
-        })?;
+        let metadata = described
+            .map_err(|error| IntakeFault::Unreachable(self.config.access.explain(self.explain(&error))))?;
         let topics = [self.config.topic.as_str(), &self.dead];
         let exists = |topic| kafka_topic_exists(&metadata, topic, self.consumer.client(), PATIENCE);
         topics.into_iter().try_for_each(exists).map_err(IntakeFault::Unusable)?;

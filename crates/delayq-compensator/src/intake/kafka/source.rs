@@ -9,8 +9,7 @@ use crate::intake::broker::{Arrived, Broker, Buried, Dead, Lost};
 use crate::intake::record::BrokerRecord;
 use async_trait::async_trait;
 use delayq::UnixMillis;
-use delayq_service::brokers::{KafkaPublisher, kafka_topic_exists};
-use delayq_service::config::PemFiles;
+use delayq_service::brokers::{KafkaAccess, KafkaPublisher, kafka_topic_exists};
 use futures_util::{FutureExt, StreamExt};
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::consumer::{Consumer, StreamConsumer};
@@ -53,7 +52,7 @@ impl KafkaSource {
     }
 
     fn connect(&self) -> Result<KafkaConnection, String> {
-        let mut settings = self.config.access().settings("delayq-compensator")?;
+        let mut settings = self.config.access.settings("delayq-compensator")?;
         settings
             .set("group.id", &self.config.group)
             .set("auto.offset.reset", "earliest")
@@ -81,7 +80,7 @@ impl KafkaSource {
 // === impl KafkaConnection ===
 
 impl KafkaConnection {
-    async fn check(&self, topics: [String; 2], files: PemFiles<'_>) -> Result<(), String> {
+    async fn check(&self, topics: [String; 2], access: &KafkaAccess) -> Result<(), String> {
         let consumer = Arc::clone(&self.consumer);
         let check = move || {
             let metadata = consumer.fetch_metadata(None, PATIENCE)?;
@@ -89,7 +88,7 @@ impl KafkaConnection {
             Ok(topics.iter().try_for_each(exists))
         };
         let checked = tokio::task::spawn_blocking(check).await.map_err(|panic| panic.to_string())?;
-        checked.map_err(|error: KafkaError| files.explain(self.group.explain(&error)))?
+        checked.map_err(|error: KafkaError| access.explain(self.group.explain(&error)))?
     }
 
     /// Judges an error of the client, which recovers from most errors by itself.
@@ -160,7 +159,7 @@ impl Broker for KafkaSource {
         self.close().await;
         let open = self.connect()?;
         let topics = [self.config.topic.clone(), self.dead.clone()];
-        let checked = open.check(topics, self.config.pem_files()).await;
+        let checked = open.check(topics, &self.config.access).await;
         let subscribe = || open.consumer.subscribe(&[&self.config.topic]).map_err(|error| error.to_string());
         let subscribed = checked.and_then(|()| subscribe());
         match subscribed {

@@ -1,62 +1,25 @@
 //! `[intake.NAME.nats]`.
 
 use delayq_service::brokers::{NatsAccess, nats_subject};
-use delayq_service::config::{Faults, Secret, Section};
-use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use delayq_service::config::{Faults, Section};
 
-/// `[intake.NAME.nats]`: a stream of a server or cluster.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct NatsIntakeConfig {
-    /// `nats://host:port` or `tls://host:port`, of some servers of the cluster; default `nats://127.0.0.1:4222`.
-    pub servers: Vec<String>,
-    /// The stream; default `delayq`.
-    pub stream: String,
-    /// The durable consumer that all compensators of this intake share; default `delayq`. Created if missing.
-    pub consumer: String,
-    /// The subject of the stream that is read, wildcards included; unset: all of them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub subject: Option<String>,
-    /// User; unset: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub username: Option<String>,
-    /// Password; unset: none. Read again for each connection.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub password: Option<Secret>,
-    /// Token, in place of user and password; unset: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub token: Option<Secret>,
-    /// A file of credentials (JWT and key), in place of user or token; unset: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub credentials: Option<PathBuf>,
-    /// PEM file of the authority that signed the server's certificate; unset: the authorities of the system.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ca: Option<PathBuf>,
-    /// PEM file of the client's certificate, if the server requests a certificate; needs `key`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cert: Option<PathBuf>,
-    /// PEM file of the private key of `cert`, without a passphrase.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub key: Option<PathBuf>,
+delayq_service::section! {
+    /// `[intake.NAME.nats]`: a stream of a server or cluster.
+    pub struct NatsIntakeConfig {
+        ..access: NatsAccess,
+        /// The stream; default `delayq`.
+        pub stream: String = "delayq".to_owned(),
+        /// The durable consumer that all compensators of this intake share; default `delayq`. Created if missing.
+        pub consumer: String = "delayq".to_owned(),
+        /// The subject of the stream that is read, wildcards included; unset: all of them.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub subject: Option<String> = None,
+    }
 }
 
 // === impl NatsIntakeConfig ===
 
 impl NatsIntakeConfig {
-    pub(super) fn access(&self) -> NatsAccess<'_> {
-        NatsAccess {
-            servers: &self.servers,
-            username: self.username.as_deref(),
-            password: self.password.as_ref(),
-            token: self.token.as_ref(),
-            credentials: self.credentials.as_deref(),
-            ca: self.ca.as_deref(),
-            cert: self.cert.as_deref(),
-            key: self.key.as_deref(),
-        }
-    }
-
     /// Checks the subject of the dead records.
     pub(crate) fn check_dead(&self, dead: &str, at: &mut Faults) {
         if let (false, Err(why)) = (dead.is_empty(), nats_subject(dead)) {
@@ -83,27 +46,9 @@ fn matches(pattern: &str, subject: &str) -> bool {
     }
 }
 
-impl Default for NatsIntakeConfig {
-    fn default() -> Self {
-        Self {
-            servers: vec!["nats://127.0.0.1:4222".to_owned()],
-            stream: "delayq".to_owned(),
-            consumer: "delayq".to_owned(),
-            subject: None,
-            username: None,
-            password: None,
-            token: None,
-            credentials: None,
-            ca: None,
-            cert: None,
-            key: None,
-        }
-    }
-}
-
 impl Section for NatsIntakeConfig {
     fn validate(&self, at: &mut Faults) {
-        self.access().validate(at);
+        self.access.validate(at);
         for (key, name) in [("stream", &self.stream), ("consumer", &self.consumer)] {
             let plain = |c: char| !c.is_whitespace() && !c.is_control() && !".*>/\\".contains(c);
             if name.is_empty() || !name.chars().all(plain) {

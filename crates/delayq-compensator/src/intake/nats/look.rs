@@ -18,13 +18,13 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) async fn look(config: &NatsIntakeConfig, dead: &str) -> Result<IntakeLook, IntakeFault> {
     let refusals = NatsRefusals::default();
     let heard = refusals.clone();
-    let options = config.access().options("delayq-look").await.map_err(IntakeFault::Unreachable)?;
+    let options = config.access.options("delayq-look").await.map_err(IntakeFault::Unreachable)?;
     let options =
         options.connection_timeout(PATIENCE).request_timeout(Some(PATIENCE)).event_callback(move |event| {
             heard.hear(&event);
             std::future::ready(())
         });
-    let client = config.access().connect(options).await.map_err(IntakeFault::Unreachable)?;
+    let client = config.access.connect(options).await.map_err(IntakeFault::Unreachable)?;
     let seen = see(&client, config, dead).await;
     seen.map_err(|why| {
         IntakeFault::Unusable(match refusals.last() {

@@ -122,7 +122,7 @@ impl NatsSource {
         let (sender, broken) = watch::channel(false);
         let refusals = NatsRefusals::default();
         let heard = refusals.clone();
-        let options = self.config.access().options("delayq-compensator").await?;
+        let options = self.config.access.options("delayq-compensator").await?;
         let options = options
             .connection_timeout(PATIENCE)
             .request_timeout(Some(PATIENCE))
@@ -135,7 +135,7 @@ impl NatsSource {
                 }
                 std::future::ready(())
             });
-        let client = self.config.access().connect(options).await?;
+        let client = self.config.access.connect(options).await?;
         let publisher =
             NatsPublisher::start(client.clone(), refusals).await.map_err(|error| error.to_string())?;
         Ok((client, publisher, broken))

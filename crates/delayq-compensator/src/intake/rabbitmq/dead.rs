@@ -29,7 +29,7 @@ pub(super) struct Burial {
 impl Burial {
     /// Connects, and checks that the destination exists.
     pub(super) async fn open(config: &RabbitmqIntakeConfig, key: &str) -> Result<Self, String> {
-        let connection = config.access().connect("delayq-compensator").await?;
+        let connection = config.access.connect("delayq-compensator").await?;
         let channel = connection.create_channel().await.map_err(|error| rabbitmq_words(&error))?;
         let exchange = config.dead_exchange.clone();
         rabbitmq_destination(&channel, &exchange, key).await?;

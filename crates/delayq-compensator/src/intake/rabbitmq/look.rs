@@ -18,7 +18,7 @@ const IMPOSSIBLE: (&str, &str) = ("x-priority", "none");
 
 /// Looks at the queue, the destination of dead records, and this user's permissions on both.
 pub(crate) async fn look(config: &RabbitmqIntakeConfig, dead: &str) -> Result<IntakeLook, IntakeFault> {
-    let connecting = timeout(PATIENCE, config.access().connect("delayq-look")).await;
+    let connecting = timeout(PATIENCE, config.access.connect("delayq-look")).await;
     let connection = connecting.unwrap_or_else(|_| Err(silent(config))).map_err(IntakeFault::Unreachable)?;
     let seen = timeout(PATIENCE, see(&connection, config, dead)).await;
     let seen = seen.unwrap_or_else(|_| Err(silent(config)));
@@ -27,7 +27,7 @@ pub(crate) async fn look(config: &RabbitmqIntakeConfig, dead: &str) -> Result<In
 }
 
 fn silent(config: &RabbitmqIntakeConfig) -> String {
-    format!("no reply from {} within {PATIENCE:?}", config.server)
+    format!("no reply from {} within {PATIENCE:?}", config.access.server)
 }
 
 async fn see(

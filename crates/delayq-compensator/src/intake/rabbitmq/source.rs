@@ -65,7 +65,7 @@ impl RabbitmqSource {
 
     async fn connect(&self) -> Result<RabbitmqConnection, String> {
         let name = self.config.queue.as_str();
-        let connection = self.config.access().connect("delayq-compensator").await?;
+        let connection = self.config.access.connect("delayq-compensator").await?;
         let words = |error: lapin::Error| rabbitmq_words(&error);
         let asks = connection.create_channel().await.map_err(words)?;
         let first = rabbitmq_queue(&asks, name).await?.message_count();
@@ -147,10 +147,9 @@ impl Broker for RabbitmqSource {
     async fn open(&mut self) -> Result<(), String> {
         self.close().await;
         let opened = timeout(PATIENCE, self.connect()).await;
-        self.open =
-            Some(opened.unwrap_or_else(|_| {
-                Err(format!("no reply from {} within {PATIENCE:?}", self.config.server))
-            })?);
+        self.open = Some(opened.unwrap_or_else(|_| {
+            Err(format!("no reply from {} within {PATIENCE:?}", self.config.access.server))
+        })?);
         Ok(())
     }
 

@@ -54,9 +54,9 @@ pub(super) type Failure = (String, String);
 impl Queue {
     /// Checks that the queue and the queue of the dead records exist.
     pub(super) async fn open(config: SqsIntakeConfig, name: &str, dead: &str) -> Result<Self, SqsFault> {
-        let client = SqsClient::new(&config.access(), name, PATIENCE).map_err(SqsFault::unsent)?;
-        let url = client.url(&config.access(), &config.queue).await?;
-        client.url(&config.access(), dead).await?;
+        let client = SqsClient::new(&config.access, name, PATIENCE).map_err(SqsFault::unsent)?;
+        let url = client.url(&config.access, &config.queue).await?;
+        client.url(&config.access, dead).await?;
         Ok(Self { client, config, url })
     }
 
@@ -123,14 +123,14 @@ impl Queue {
 
     /// Number of records that wait, and of those that some compensator holds.
     pub(super) async fn counts(&self) -> Result<(u64, u64), SqsFault> {
-        let attributes = self.client.attributes(&self.config.access(), &self.config.queue).await?;
+        let attributes = self.client.attributes(&self.config.access, &self.config.queue).await?;
         let number = |name: &str| attributes.get(name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
         let waiting = number("ApproximateNumberOfMessages") + number("ApproximateNumberOfMessagesDelayed");
         Ok((waiting, number("ApproximateNumberOfMessagesNotVisible")))
     }
 
     async fn call<T: DeserializeOwned>(&self, action: &str, body: &Value) -> Result<T, String> {
-        let called = self.client.call(&self.config.access(), action, body).await;
+        let called = self.client.call(&self.config.access, action, body).await;
         called.map_err(|fault| self.client.lost(&self.config.queue, fault).to_string())
     }
 }

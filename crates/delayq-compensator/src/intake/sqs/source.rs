@@ -249,7 +249,7 @@ impl Broker for SqsSource {
         let letters: Vec<_> = dead.iter().map(|dead| letter(dead, &place)).collect();
         let outcomes = Answers::new(letters.len());
         let Queue { client, config, .. } = &self.opened()?.shared.queue;
-        client.publish(&config.access(), &letters, &outcomes).await;
+        client.publish(&config.access, &letters, &outcomes).await;
         Ok(buried(&outcomes, &format!("the dead queue `{place}`")))
     }
 

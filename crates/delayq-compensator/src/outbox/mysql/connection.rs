@@ -169,7 +169,7 @@ fn session(config: &OutboxConfig) -> Vec<String> {
 
 /// The trusted authorities, and the client's certificate.
 fn trusted(config: &OutboxConfig) -> Result<SslOpts, String> {
-    let files = config.pem_files();
+    let files = &config.files;
     let authorities = tls::authorities(files)?.into_iter().map(|cert| cert.to_vec().into()).collect();
     let options = SslOpts::default().with_disable_built_in_roots(true).with_root_certs(authorities);
     let identity = files.identity()?.map(|[cert, key]| ClientIdentity::new(cert.into(), key.into()));

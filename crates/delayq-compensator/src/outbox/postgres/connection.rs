@@ -93,7 +93,7 @@ impl Connection {
         let (token, config) = (link.client.cancel_token(), self.config.clone());
         Some(tokio::spawn(async move {
             let asking = async {
-                match tls::client(config.pem_files()) {
+                match tls::client(&config.files) {
                     Ok(tls) if config.tls => token.cancel_query(MakeRustlsConnect::new(tls)).await,
                     _ => token.cancel_query(NoTls).await,
                 }
@@ -174,7 +174,7 @@ pub(super) async fn connect(config: &OutboxConfig) -> Result<(Client, ServerMess
 
 async fn connect_to(host: &Config, config: &OutboxConfig) -> Result<(Client, ServerMessages), StoreError> {
     if config.tls {
-        let tls = tls::client(config.pem_files()).map_err(StoreError::Unfit)?;
+        let tls = tls::client(&config.files).map_err(StoreError::Unfit)?;
         let made = host.connect(MakeRustlsConnect::new(tls)).await.map_err(|error| failed(&error))?;
         Ok((made.0, messages(made.1)))
     } else {

@@ -29,7 +29,7 @@ impl KafkaSink {
     /// Reads the password again.
     fn settings(&self) -> Result<ClientConfig, String> {
         let config = &self.config;
-        let mut settings = config.access().settings("delayq-forwarder")?;
+        let mut settings = config.access.settings("delayq-forwarder")?;
         settings
             .set("message.timeout.ms", self.patience.as_millis().to_string())
             .set("socket.timeout.ms", self.patience.as_millis().clamp(10, 60_000).to_string())
@@ -69,7 +69,7 @@ impl Sink for KafkaSink {
     async fn check(&self, destination: Option<&str>) -> Result<Vec<String>, CheckError> {
         let settings = self.settings().map_err(CheckError::Unreachable)?;
         let open = self.open().map_err(CheckError::Unreachable)?;
-        let explain = |why| CheckError::Unreachable(self.config.pem_files().explain(why));
+        let explain = |why| CheckError::Unreachable(self.config.access.explain(why));
         let asked = check::ask(&open, self.patience).await.map_err(explain);
         let checked = match (asked, destination) {
             (Err(error), _) => Err(error),

@@ -65,7 +65,7 @@ impl NatsSink {
         }
         let refusals = NatsRefusals::default();
         let options = self.options(refusals.clone()).await?;
-        let client = self.config.access().connect(options).await?;
+        let client = self.config.access.connect(options).await?;
         let publisher = NatsPublisher::start(client.clone(), refusals.clone())
             .await
             .map_err(|error| error.to_string())?;
@@ -77,7 +77,7 @@ impl NatsSink {
 
     /// Reads the secrets again for each connection.
     async fn options(&self, refusals: NatsRefusals) -> Result<ConnectOptions, String> {
-        let options = self.config.access().options("delayq-forwarder").await?;
+        let options = self.config.access.options("delayq-forwarder").await?;
         Ok(options
             .connection_timeout(self.patience)
             .event_callback(move |event| {

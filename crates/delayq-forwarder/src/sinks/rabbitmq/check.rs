@@ -17,7 +17,7 @@ pub(super) async fn check(
     if let Some(key) = destination {
         rabbitmq_key(&config.exchange, key).map_err(CheckError::Refused)?;
     }
-    let connection = config.access().connect("delayq-forwarder").await.map_err(CheckError::Unreachable)?;
+    let connection = config.access.connect("delayq-forwarder").await.map_err(CheckError::Unreachable)?;
     let checked = check_over(&connection, config, destination).await;
     let _ = close_rabbitmq(&connection).await;
     checked
@@ -47,7 +47,7 @@ async fn check_over(
         Err(why) => Ok(vec![format!(
             "`{}` cannot read the arguments of the queue `{key}`: {why}. Make sure that the queue is durable and has \
              no x-max-length with drop-head",
-            config.username
+            config.access.user()
         )]),
     }
 }

@@ -42,7 +42,7 @@ impl RabbitmqSink {
         let connection = match open.connection.as_ref().filter(|connection| connection.status().connected()) {
             Some(connection) => connection.clone(),
             None => {
-                let connection = Arc::new(self.config.access().connect("delayq-forwarder").await?);
+                let connection = Arc::new(self.config.access.connect("delayq-forwarder").await?);
                 *open = Channels { connection: Some(connection.clone()), free: Vec::new() };
                 connection
             }

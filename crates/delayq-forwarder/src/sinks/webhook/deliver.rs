@@ -43,7 +43,7 @@ impl WebhookSink {
     pub(crate) fn new(config: WebhookConfig, deadline: Duration) -> Result<Self, String> {
         let url = Url::parse(&config.url).map_err(|error| format!("{}: {error}", config.url))?;
         let client =
-            http_client("delayq-forwarder", config.pem_files(), deadline.mul_f64(0.8), config.connections)?;
+            http_client("delayq-forwarder", &config.files, deadline.mul_f64(0.8), config.connections)?;
         let free = Semaphore::new(usize::from(config.connections));
         Ok(Self { config, url, client, deadline, free })
     }
@@ -99,8 +99,7 @@ impl Sink for WebhookSink {
         let login = Login::read(&self.config).map_err(CheckError::Unreachable)?;
         let mut request = Request::new(Method::HEAD, self.url.clone());
         login.sign(request.headers_mut(), unix_secs(), &[]);
-        let unreachable =
-            |error| CheckError::Unreachable(self.config.pem_files().explain(http_words(&error)));
+        let unreachable = |error| CheckError::Unreachable(self.config.explain(http_words(&error)));
         let answer = self.client.execute(request).await.map_err(unreachable)?;
         if matches!(answer.status(), StatusCode::UNAUTHORIZED | StatusCode::PROXY_AUTHENTICATION_REQUIRED) {
             return Err(CheckError::Unreachable(format!("{}: {}", self.config.url, answer.status())));

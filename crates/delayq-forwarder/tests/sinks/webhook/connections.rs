@@ -8,12 +8,17 @@ use crate::conformance::{
 use crate::stage::{Stage, route, topic};
 use delayq::Message;
 use delayq_forwarder::WebhookConfig;
-use delayq_service::config::HumanDuration;
+use delayq_service::config::{HumanDuration, PemFiles};
 use delayq_tests::certs::Authority;
 use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::invariants::Permit;
 use std::sync::atomic::Ordering;
 use tokio::sync::Semaphore;
+
+fn trusting(url: String, authority: &Authority) -> WebhookConfig {
+    let files = PemFiles { ca: Some(authority.authority()), ..PemFiles::default() };
+    WebhookConfig { url, files, ..WebhookConfig::default() }
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redirect_is_not_followed_and_the_message_is_not_delivered() {
@@ -68,7 +73,7 @@ async fn tls_names_a_certificate_that_has_expired() {
     let (stage, authority) = (Stage::new().await, Authority::new());
     let server = encrypted(&authority.expired()).await;
     let url = format!("https://{}/hook", server.address);
-    let sink = sink(WebhookConfig { url, ca: Some(authority.authority()), ..WebhookConfig::default() });
+    let sink = sink(trusting(url, &authority));
     tls_refuses_an_expired_certificate(&stage, "in", sink).await;
     assert_eq!(server.accepted(), 0);
 }
@@ -79,7 +84,7 @@ async fn tls_takes_the_private_authority_and_refuses_another_name() {
     let (server, misnamed) = (encrypted(&authority.server()).await, encrypted(&authority.wrong_name()).await);
     let with = |endpoint: &Endpoint, authority: &Authority| {
         let url = format!("https://{}/hook", endpoint.address);
-        sink(WebhookConfig { url, ca: Some(authority.authority()), ..WebhookConfig::default() })
+        sink(trusting(url, authority))
     };
     let sinks = [with(&server, &authority), with(&server, &stranger), with(&misnamed, &authority)];
     tls_takes_the_private_authority_and_no_other_name(&stage, "in", sinks).await;
@@ -93,8 +98,9 @@ async fn tls_shows_the_certificate_that_the_server_asks_for() {
     let server = asking(&authority.server(), &authority.authority()).await;
     let own = authority.sign("forwarder", &["forwarder.test"]);
     let url = format!("https://{}/hook", server.address);
-    let without = WebhookConfig { url, ca: Some(authority.authority()), ..WebhookConfig::default() };
-    let with = WebhookConfig { cert: Some(own.certificate), key: Some(own.key), ..without.clone() };
+    let without = trusting(url, &authority);
+    let mut with = without.clone();
+    (with.files.cert, with.files.key) = (Some(own.certificate), Some(own.key));
     tls_shows_the_certificate_that_is_asked_for(&stage, "in", [with, without].map(sink)).await;
     stage.check("t", server.seen().await, &Permit::default()).await;
 }

@@ -67,8 +67,8 @@ impl SqsClient {
     ///
     /// # Errors
     /// A certificate cannot be used.
-    pub fn new(access: &SqsAccess<'_>, name: &str, patience: Duration) -> Result<Self, String> {
-        let http = http_client(name, access.files(), patience, CONNECTIONS)?;
+    pub fn new(access: &SqsAccess, name: &str, patience: Duration) -> Result<Self, String> {
+        let http = http_client(name, &access.files, patience, CONNECTIONS)?;
         let server = format!("{}/", access.server()).parse().map_err(|error| format!("{error}"))?;
         Ok(Self { http, server, shared: Mutex::default(), patience })
     }
@@ -79,7 +79,7 @@ impl SqsClient {
     /// The server refused the call, or did not answer.
     pub async fn call<T: DeserializeOwned>(
         &self,
-        access: &SqsAccess<'_>,
+        access: &SqsAccess,
         action: &str,
         body: &Value,
     ) -> Result<T, SqsFault> {
@@ -112,10 +112,10 @@ impl SqsClient {
         Err(fault)
     }
 
-    fn explained(&self, access: &SqsAccess<'_>, error: &reqwest::Error) -> Outcome {
+    fn explained(&self, access: &SqsAccess, error: &reqwest::Error) -> Outcome {
         match unanswered(error) {
             Outcome::Unavailable { reason, retry_after, blame } => {
-                let reason = access.files().explain(reason);
+                let reason = access.files.explain(access.tls_off(), reason);
                 Outcome::Unavailable { reason, retry_after, blame }
             }
             outcome => outcome,
@@ -126,7 +126,7 @@ impl SqsClient {
     ///
     /// # Errors
     /// The server does not answer, or refuses the credentials.
-    pub async fn answers(&self, access: &SqsAccess<'_>) -> Result<(), SqsFault> {
+    pub async fn answers(&self, access: &SqsAccess) -> Result<(), SqsFault> {
         let asked = json!({ "QueueName": "delayq-check" });
         match self.call::<Located>(access, "GetQueueUrl", &asked).await {
             Err(fault) if !fault.is_missing() && !fault.is_denied() => Err(fault),
@@ -138,7 +138,7 @@ impl SqsClient {
     ///
     /// # Errors
     /// The queue does not exist, or may not be used.
-    pub async fn url(&self, access: &SqsAccess<'_>, queue: &str) -> Result<String, SqsFault> {
+    pub async fn url(&self, access: &SqsAccess, queue: &str) -> Result<String, SqsFault> {
         if let Some(url) = self.shared().urls.get(queue) {
             return Ok(url.clone());
         }
@@ -155,7 +155,7 @@ impl SqsClient {
     /// The queue does not exist, or may not be seen.
     pub async fn attributes(
         &self,
-        access: &SqsAccess<'_>,
+        access: &SqsAccess,
         queue: &str,
     ) -> Result<HashMap<String, String>, SqsFault> {
         let asked = json!({ "QueueUrl": self.url(access, queue).await?, "AttributeNames": ["All"] });
@@ -171,7 +171,7 @@ impl SqsClient {
         fault.about(queue)
     }
 
-    fn signing(&self, access: &SqsAccess<'_>) -> Result<Arc<Signing>, String> {
+    fn signing(&self, access: &SqsAccess) -> Result<Arc<Signing>, String> {
         let mut shared = self.shared();
         if let Some(signing) = &shared.signing {
             return Ok(signing.clone());

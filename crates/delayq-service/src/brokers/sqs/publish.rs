@@ -68,7 +68,7 @@ struct Failed {
 /// The calls for one load of messages.
 struct Sending<'a> {
     client: &'a SqsClient,
-    access: &'a SqsAccess<'a>,
+    access: &'a SqsAccess,
     outcomes: &'a Outcomes,
     /// No call begins later.
     until: Instant,
@@ -78,7 +78,7 @@ struct Sending<'a> {
 
 impl SqsClient {
     /// Sends messages, and stores the outcome of each at its index.
-    pub async fn publish(&self, access: &SqsAccess<'_>, letters: &[SqsLetter<'_>], outcomes: &Outcomes) {
+    pub async fn publish(&self, access: &SqsAccess, letters: &[SqsLetter<'_>], outcomes: &Outcomes) {
         let mut queues: BTreeMap<&str, Vec<Entry>> = BTreeMap::new();
         for (index, letter) in letters.iter().enumerate() {
             match super::sqs_queue(letter.queue) {

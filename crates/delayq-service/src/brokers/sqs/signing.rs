@@ -23,15 +23,15 @@ struct Reading;
 // === impl Signing ===
 
 impl Signing {
-    pub(super) fn new(access: &SqsAccess<'_>, http: &reqwest::Client) -> Result<Self, String> {
+    pub(super) fn new(access: &SqsAccess, http: &reqwest::Client) -> Result<Self, String> {
         let context =
             Context::new().with_file_read(Reading).with_http_send(Fetching(http.clone())).with_env(OsEnv);
-        let requests = RequestSigner::new("sqs", access.region);
-        let (Some(id), Some(secret)) = (access.access_key, access.secret_key) else {
+        let requests = RequestSigner::new("sqs", &access.region);
+        let (Some(id), Some(secret)) = (&access.access_key, &access.secret_key) else {
             return Ok(Self(Signer::new(context, DefaultCredentialProvider::new(), requests)));
         };
         let mut keys = StaticCredentialProvider::new(id, secret.reveal()?.expose_secret());
-        if let Some(token) = access.session_token {
+        if let Some(token) = &access.session_token {
             keys = keys.with_session_token(token.reveal()?.expose_secret());
         }
         Ok(Self(Signer::new(context, keys, requests)))

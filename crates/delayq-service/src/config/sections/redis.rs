@@ -2,73 +2,39 @@
 
 use super::redis_node::RedisNodeConfig;
 use super::sentinel::SentinelConfig;
-use crate::config::{Faults, HumanDuration, PemFiles, RedisUrl, Secret, Section};
+use crate::config::{Faults, HumanDuration, Login, PemFiles, RedisUrl, Section, TlsOff};
 use delayq::protocol::{NodeMap, NodeMapError};
-use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
 
-/// `[redis]`: the address of the Redis, and deadlines of calls.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct RedisConfig {
-    /// `redis://`, `rediss://` (TLS), `unix://` or `redis+sentinel://`; default `redis://127.0.0.1:6379`.
-    pub url: RedisUrl,
-    /// ACL user; unset: the user in `url`, else Redis's default user.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub username: Option<String>,
-    /// Password; unset: the password in `url`, else none. A file is read again for each connection.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub password: Option<Secret>,
-    /// PEM file of the authority that signed the server's certificate; unset: the system's authorities. Needs
-    /// `rediss://`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ca: Option<PathBuf>,
-    /// PEM file of the client's certificate, if the server requires one; needs `key` and `rediss://`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cert: Option<PathBuf>,
-    /// PEM file of the private key of `cert`, without a passphrase.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub key: Option<PathBuf>,
-    /// Longest wait for a new connection, TLS and login included. 10 ms to 1 m; default 1 s.
-    pub connect_timeout: HumanDuration,
-    /// Maximum wait for the answer of a call; after that the call's fate is *unknown* and the caller decides. 10 ms to
-    /// 1 m; default 2 s. If too short, a busy Redis makes producers spool.
-    pub call_deadline: HumanDuration,
-    /// Maximum wait for replicas or a disk to confirm a write if its topic requires confirmation; after that the
-    /// write's fate is *unknown*. 1 ms to half of `call_deadline`; unset: half of `call_deadline`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub confirm_timeout: Option<HumanDuration>,
-    /// Silence after which the system probes a connection. 1 s to 10 m; default 5 s. If a middlebox forgets idle connections
-    /// sooner, the first call after a pause is slow.
-    pub keepalive: HumanDuration,
-    /// The sentinels that track the master.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sentinel: Option<SentinelConfig>,
-    /// Several Redises of one deployment; empty: the Redis of `url`, or of the sentinels.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub nodes: Vec<RedisNodeConfig>,
+crate::section! {
+    /// `[redis]`: the address of the Redis, and deadlines of calls.
+    pub struct RedisConfig {
+        ..files: PemFiles,
+        ..login: Login,
+        /// `redis://`, `rediss://` (TLS), `unix://` or `redis+sentinel://`; default `redis://127.0.0.1:6379`. A user or a password
+        /// in it stands in place of `username` or `password`.
+        pub url: RedisUrl = "redis://127.0.0.1:6379".parse().expect("the default is a URL of a Redis"),
+        /// Longest wait for a new connection, TLS and login included. 10 ms to 1 m; default 1 s.
+        pub connect_timeout: HumanDuration = HumanDuration::from_secs(1),
+        /// Maximum wait for the answer of a call; after that the call's fate is *unknown* and the caller decides. 10 ms to
+        /// 1 m; default 2 s. If too short, a busy Redis makes producers spool.
+        pub call_deadline: HumanDuration = HumanDuration::from_secs(2),
+        /// Maximum wait for replicas or a disk to confirm a write if its topic requires confirmation; after that the
+        /// write's fate is *unknown*. 1 ms to half of `call_deadline`; unset: half of `call_deadline`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub confirm_timeout: Option<HumanDuration> = None,
+        /// Silence after which the system probes a connection. 1 s to 10 m; default 5 s. If a middlebox forgets idle connections
+        /// sooner, the first call after a pause is slow.
+        pub keepalive: HumanDuration = HumanDuration::from_secs(5),
+        /// The sentinels that track the master.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub sentinel: Option<SentinelConfig> = None,
+        /// Several Redises of one deployment; empty: the Redis of `url`, or of the sentinels.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub nodes: Vec<RedisNodeConfig> = Vec::new(),
+    }
 }
 
 // === impl RedisConfig ===
-
-impl Default for RedisConfig {
-    fn default() -> Self {
-        Self {
-            url: "redis://127.0.0.1:6379".parse().expect("the default is a URL of a Redis"),
-            username: None,
-            password: None,
-            ca: None,
-            cert: None,
-            key: None,
-            connect_timeout: HumanDuration::from_secs(1),
-            call_deadline: HumanDuration::from_secs(2),
-            confirm_timeout: None,
-            keepalive: HumanDuration::from_secs(5),
-            sentinel: None,
-            nodes: Vec::new(),
-        }
-    }
-}
 
 impl RedisConfig {
     /// The address of the Redis: `url`, or the sentinels of `[redis.sentinel]`.
@@ -84,17 +50,14 @@ impl RedisConfig {
         let mut alone = Self { url: node.url.clone(), nodes: Vec::new(), ..self.clone() };
         alone.sentinel = alone.sentinel.filter(|_| node.url.has_sentinels());
         if !node.url.is_tls() {
-            (alone.ca, alone.cert, alone.key) = (None, None, None);
+            alone.files = PemFiles::default();
         }
         alone
     }
 
-    /// The PEM files of the section.
-    #[must_use]
-    pub fn pem_files(&self) -> PemFiles<'_> {
+    fn tls_off(&self) -> TlsOff {
         let is_tls = self.place().is_tls() || self.nodes.iter().any(|node| node.url.is_tls());
-        let off = (!is_tls).then_some(("url", "`url` does not begin with rediss"));
-        PemFiles { ca: self.ca.as_deref(), cert: self.cert.as_deref(), key: self.key.as_deref(), off }
+        (!is_tls).then_some(("url", "`url` does not begin with rediss"))
     }
 
     /// The same settings with only this `url`: another Redis has other credentials.
@@ -114,7 +77,7 @@ impl RedisConfig {
         if self.url != Self::default().url {
             at.contradiction(&["nodes", "url"], "`url` already names a single Redis; keep only one");
         }
-        if self.password.is_some() && self.nodes.iter().any(|node| node.url.has_password()) {
+        if self.login.password.is_some() && self.nodes.iter().any(|node| node.url.has_password()) {
             at.contradiction(&["password", "nodes"], "the `url` of a node has a password too; keep only one");
         }
         if let Err(error) = self.node_map() {
@@ -142,14 +105,11 @@ impl Section for RedisConfig {
             at.range("confirm_timeout", timeout, HumanDuration::from_millis(1)..=most);
         }
         at.range("keepalive", &self.keepalive, HumanDuration::from_secs(1)..=HumanDuration::from_secs(600));
-        at.secret("password", self.password.as_ref());
-        if self.password.is_some() && self.url.has_password() {
+        self.login.validate(at);
+        if self.login.password.is_some() && self.url.has_password() {
             at.contradiction(&["password", "url"], "`url` has a password too; keep only one");
         }
-        if self.username.is_some() && self.password.is_none() {
-            at.contradiction(&["username", "password"], "a user needs a `password`");
-        }
-        self.pem_files().validate(at);
+        self.files.validate(self.tls_off(), at);
         self.validate_nodes(at);
         let Some(sentinel) = &self.sentinel else { return };
         at.section("sentinel", sentinel);
@@ -169,10 +129,7 @@ impl Section for RedisConfig {
         }
         let is_tls = |node: &RedisNodeConfig| node.url.has_sentinels() && node.url.is_tls();
         let tls = sentinel.tls.unwrap_or_else(|| self.place().is_tls() || self.nodes.iter().any(is_tls));
-        for (key, file) in [("ca", &sentinel.ca), ("cert", &sentinel.cert), ("key", &sentinel.key)] {
-            if file.is_some() && !tls {
-                at.refuse(&format!("sentinel.{key}"), "needs TLS; set `tls` to true");
-            }
-        }
+        let off = (!tls).then_some(("tls", "nothing turns it on: set `tls` to true"));
+        at.within("sentinel", |at| sentinel.files.validate(off, at));
     }
 }
