@@ -415,14 +415,15 @@ func (c *Client) usable() error {
 	if c.waiters.closed() {
 		return ErrClosed
 	}
-	if c.Timeout <= 0 || c.ConfirmTimeout < 0 {
-		return InvalidMessage(fmt.Sprintf("Timeout is %v and ConfirmTimeout %v: above 0, and at least 0", c.Timeout, c.ConfirmTimeout))
+	if c.Timeout <= 0 || c.Timeout > longestTimeout || c.ConfirmTimeout < 0 || c.ConfirmTimeout > longestTimeout {
+		return InvalidMessage(fmt.Sprintf("Timeout is %v and ConfirmTimeout %v: above 0, and at least 0; at most %v each",
+			c.Timeout, c.ConfirmTimeout, longestTimeout))
 	}
 	return nil
 }
 
 func (c *Client) keys(shard int) []string {
-	return []string{c.key(shard, "meta"), c.key(shard, "never")}
+	return []string{c.key(shard, metaKey), c.key(shard, neverKey)}
 }
 
 // checkDeployment refuses a shard of another deployment than the shards before. Shards from before there were identities name none.

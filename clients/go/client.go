@@ -14,12 +14,15 @@ import (
 // Now is a zero delay, where 0 selects the default.
 const Now time.Duration = -1
 
+// longestTimeout is the longest deadline of a call.
+const longestTimeout = maxTimeoutMs * time.Millisecond
+
 // Client is a deployment of delayq, safe for concurrent use. Every verb is safe to repeat; the README explains what a repeat
 // does.
 type Client struct {
 	// MaxPayloadBytes limits payloads: 256 KiB by default, at most 1 MiB. Set before the first put.
 	MaxPayloadBytes int
-	// Timeout is the deadline of each Redis call: 5 s by default. Set before the first call.
+	// Timeout is the deadline of each Redis call: 5 s by default, at most a day. Set before the first call.
 	Timeout time.Duration
 	// ConfirmTimeout limits the wait for replicas or disk: at most, and by default, half of the deadline (Timeout, or a shorter
 	// go-redis ReadTimeout).
@@ -52,9 +55,9 @@ func New(connection redis.UniversalClient, namespace string) (*Client, error) {
 		return nil, InvalidMessage("the connection is nil")
 	}
 	if namespace == "" {
-		namespace = "dq"
+		namespace = defaultNamespace
 	}
-	c := &Client{MaxPayloadBytes: 256 << 10, Timeout: 5 * time.Second, redis: connection, namespace: namespace,
+	c := &Client{MaxPayloadBytes: defaultMaxPayloadBytes, Timeout: 5 * time.Second, redis: connection, namespace: namespace,
 		pollInterval: 2500 * time.Millisecond, pingAfter: 2 * time.Second}
 	c.scripts = map[string]script{}
 	c.layout.Store(unknown)
@@ -99,10 +102,10 @@ func (c *Client) items(ctx context.Context, messages []Message, turn uint32) ([]
 			return nil, err
 		}
 	}
-	shards, err := c.shards(ctx)
 	if c.MaxPayloadBytes < 1 || c.MaxPayloadBytes > maxPayloadBytes {
 		return nil, InvalidMessage(fmt.Sprintf("MaxPayloadBytes is %d: 1 to %d", c.MaxPayloadBytes, maxPayloadBytes))
 	}
+	shards, err := c.shards(ctx)
 	items, counts := make([]*item, len(messages)), c.layout.Load().counts
 	for i := 0; err == nil && i < len(messages); i++ {
 		var ahead time.Duration
@@ -203,5 +206,5 @@ func (c *Client) Close() {
 }
 
 func (c *Client) key(shard int, name string) string {
-	return fmt.Sprintf("{%s:%d}:%s", c.namespace, shard, name)
+	return keyOf(c.namespace, shard, name)
 }

@@ -181,13 +181,13 @@ func (l *listener) receive(ctx context.Context, node redis.UniversalClient, subs
 			if event.Kind == "sunsubscribe" {
 				return errors.New("the shard's slot has moved")
 			}
-			if strings.HasSuffix(event.Channel, ":ready") {
+			if strings.HasSuffix(event.Channel, ":"+readyKey) {
 				l.notify(shardOf(event.Channel), "")
-			} else if strings.HasSuffix(event.Channel, ":wake") {
+			} else if strings.HasSuffix(event.Channel, ":"+wakeKey) {
 				l.woken(shardOf(event.Channel), "0")
 			}
 		case *redis.Message:
-			if strings.HasSuffix(event.Channel, ":wake") {
+			if strings.HasSuffix(event.Channel, ":"+wakeKey) {
 				l.woken(shardOf(event.Channel), event.Payload)
 			} else {
 				l.notify(shardOf(event.Channel), event.Payload)

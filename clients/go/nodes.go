@@ -35,7 +35,7 @@ func (c *Client) trips(ctx context.Context, known *layout, waits string, calls [
 	for trip := 0; trip < maxTrips && len(left) > 0; trip++ {
 		parts := map[redis.UniversalClient][]int{}
 		for _, i := range left {
-			if node, err := nodeOf(ctx, c.redis, c.key(calls[i].shard, "meta")); err == nil {
+			if node, err := nodeOf(ctx, c.redis, c.key(calls[i].shard, metaKey)); err == nil {
 				parts[node] = append(parts[node], i)
 			} else {
 				commands[i] = redis.NewCmd(ctx)

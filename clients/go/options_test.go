@@ -195,6 +195,24 @@ func shared(client *Client) map[string]func(value any) error {
 	by := func(call func(Receipt) error) func(any) error {
 		return func(value any) error { return call(value.(Receipt)) }
 	}
+	own := func(change func(*Client)) error { // nothing is put, and a client that cannot be used says so
+		one := must(New(client.redis, client.namespace))
+		defer one.Close()
+		change(one)
+		if err := second(one.PutMany(ctx, nil)); err != nil {
+			return err
+		}
+		return second(one.Get(ctx, "orders", "none", ""))
+	}
+	ended, end := context.WithCancel(ctx)
+	end()
+	work := func(worker Worker) error {
+		worker.Client, worker.Handle = client, func(context.Context, *Delivery) error { return nil }
+		if worker.Topics == nil {
+			worker.Topics = []string{"none"}
+		}
+		return worker.Run(ended)
+	}
 	none := func(any) error { return nil } // of a type without odd values
 	return map[string]func(any) error{
 		"put topic":        text(func(text string) error { return put(func(m *Message) { m.Topic = text }) }),
@@ -269,11 +287,21 @@ func shared(client *Client) map[string]func(value any) error {
 		"group topic":   text(func(text string) error { return second(client.Group("g").OfTopic(text).Cancel(ctx)) }),
 		"shift by":      span(func(d time.Duration) error { return second(client.Group("g").Shift(ctx, d, "")) }),
 		"shift token":   text(func(text string) error { return second(client.Group("g").Shift(ctx, time.Second, text)) }),
+
+		"client namespace": text(func(text string) error { return second(New(client.redis, text)) }),
+		"client max_payload_bytes": func(value any) error {
+			return own(func(c *Client) { c.MaxPayloadBytes = value.(int) })
+		},
+		"client confirm_timeout": span(func(d time.Duration) error { return own(func(c *Client) { c.ConfirmTimeout = d }) }),
+		"worker topic":           text(func(text string) error { return work(Worker{Topics: []string{text}}) }),
+		"worker concurrency":     func(value any) error { return work(Worker{Concurrency: value.(int)}) },
+		"worker lease":           span(func(d time.Duration) error { return work(Worker{Lease: d}) }),
+		"worker pump":            none,
 	}
 }
 
 // unset has the options for which an empty text means that none is given.
-var unset = []string{"put id", "put group", "cancel group", "get group", "reschedule group", "replay group", "shift token", "put only"}
+var unset = []string{"put id", "put group", "cancel group", "get group", "reschedule group", "replay group", "shift token", "put only", "client namespace"}
 
 func TestNoOddValueOfAnOptionOfTheProtocolIsTakenForAnother(t *testing.T) {
 	connection := connect(t)
@@ -350,16 +378,11 @@ func TestNoOddValueIsTakenForAnother(t *testing.T) {
 	each(t, connection, "a namespace", map[string]bool{" ": false, "a:b": false, "\xff": false, "": true}, func(text string) error { return second(New(connection, text)) })
 
 	own := deployment(t, connection, "odder", 1)
-	each(t, connection, "Timeout", map[time.Duration]bool{math.MinInt64: false, 0: false, time.Second: true, math.MaxInt64: true}, func(d time.Duration) error {
+	each(t, connection, "Timeout", map[time.Duration]bool{math.MinInt64: false, 0: false, time.Second: true, longestTimeout: true, longestTimeout + 1: false}, func(d time.Duration) error {
 		own.Timeout = d
 		return second(own.Get(ctx, "orders", "none", ""))
 	})
 	own.Timeout = time.Second
-	each(t, connection, "ConfirmTimeout", map[time.Duration]bool{math.MinInt64: false, -1: false, 0: true, math.MaxInt64: true}, func(d time.Duration) error {
-		own.ConfirmTimeout = d
-		return second(own.Get(ctx, "orders", "none", ""))
-	})
-	own.ConfirmTimeout = 0
 	each(t, connection, "MaxPayloadBytes", map[int]bool{math.MinInt64: false, 0: false, maxPayloadBytes + 1: false, 10: true}, func(n int) error {
 		own.MaxPayloadBytes = n
 		return second(own.Put(ctx, Message{Topic: "orders", Due: After(time.Hour)}))

@@ -5,24 +5,30 @@ package delayq
 
 import (
 	"regexp"
+	"strconv"
 	"time"
 )
 
 const (
-	maxIDsACall     = 500
-	maxBytesACall   = 4194304
-	maxPayloadBytes = 1048576
-	maxHeaderBytes  = 16384
-	maxReasonBytes  = 1000
-	maxAttempts     = 65535
-	maxDelayMs      = 4294967295
-	maxDelays       = 32
-	maxLeaseMs      = 86400000
-	maxSpanMs       = 4503599627370496
-	maxTimeMs       = 9007199254740991
-	maxShards       = 4096
-	firstMeantMs    = 978307200000
-	lastMeantMs     = 253402300799999
+	maxIDsACall            = 500
+	maxBytesACall          = 4194304
+	maxPayloadBytes        = 1048576
+	maxHeaderBytes         = 16384
+	maxReasonBytes         = 1000
+	maxAttempts            = 65535
+	maxDelayMs             = 4294967295
+	maxDelays              = 32
+	maxLeaseMs             = 86400000
+	maxSpanMs              = 4503599627370496
+	maxTimeMs              = 9007199254740991
+	maxShards              = 4096
+	maxConcurrency         = 10000
+	maxTimeoutMs           = 86400000
+	firstMeantMs           = 978307200000
+	lastMeantMs            = 253402300799999
+	defaultNamespace       = "dq"
+	defaultMaxPayloadBytes = 262144
+	defaultConcurrency     = 10
 )
 
 // Words of outcomes and states of messages; the README lists the words of each verb. Unanswered is the word of a missing
@@ -99,6 +105,20 @@ var nameForms = map[string]nameForm{
 }
 
 var generatedID = regexp.MustCompile(`(?i)^~[01][0-9a-f]{7}-[0-9a-f]{4}-7[0-9a-f]{3}(-[0-9a-f]{4}){2}[0-9a-f]{8}$`)
+
+// Keys and channels of a shard.
+const (
+	metaKey    = "meta"
+	neverKey   = "never"
+	wakeKey    = "wake"
+	readyKey   = "ready"
+	workersKey = "workers:"
+)
+
+// keyOf returns a key or channel of a shard.
+func keyOf(namespace string, shard int, name string) string {
+	return "{" + namespace + ":" + strconv.Itoa(shard) + "}:" + name
+}
 
 // urlForm is one form of a URL: a host in words, its default port, the form in words, the parameters of the query.
 type urlForm struct {

@@ -216,11 +216,11 @@ func (c *Client) listen(shards int) error {
 		var ctx context.Context
 		ctx, w.end = context.WithCancel(context.Background())
 		w.shards = shards
-		channel := func(shard int) string { return c.key(shard, "ready") }
+		channel := func(shard int) string { return c.key(shard, readyKey) }
 		listener := listener{redis: c.redis, channel: channel, notify: w.notify, shards: shards, pingAfter: c.pingAfter, woken: w.woken,
-			topics: w.topics, workers: func(topic string) string { return c.key(0, "workers:"+topic) }, doubt: c.silences.doubt}
+			topics: w.topics, workers: func(topic string) string { return c.key(0, workersKey+topic) }, doubt: c.silences.doubt}
 		if len(w.followers) > 0 {
-			listener.wake = func(shard int) string { return c.key(shard, "wake") }
+			listener.wake = func(shard int) string { return c.key(shard, wakeKey) }
 		}
 		go listener.run(ctx)
 	}

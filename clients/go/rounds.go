@@ -85,7 +85,7 @@ func (c *Client) byNode(ctx context.Context, shards []int) map[string][]int {
 	for _, shard := range shards {
 		name := c.nodeName(shard)
 		if _, is := c.redis.(*redis.ClusterClient); is {
-			if node, err := nodeOf(ctx, c.redis, c.key(shard, "meta")); err == nil {
+			if node, err := nodeOf(ctx, c.redis, c.key(shard, metaKey)); err == nil {
 				name = node.(*redis.Client).Options().Addr
 			}
 		}

@@ -198,13 +198,13 @@ func (c *Client) recognise() error {
 	metas := map[*redis.Client][]string{}
 	switch all := c.redis.(type) {
 	case *redis.Client:
-		metas[all] = []string{c.key(0, "meta")}
+		metas[all] = []string{c.key(0, metaKey)}
 	case *several:
 		for n, node := range all.nodes {
 			metas[node.Redis] = nil
 			for shard, home := range all.homes {
 				if home == n && len(metas[node.Redis]) < maxMarks {
-					metas[node.Redis] = append(metas[node.Redis], c.key(shard, "meta"))
+					metas[node.Redis] = append(metas[node.Redis], c.key(shard, metaKey))
 				}
 			}
 		}

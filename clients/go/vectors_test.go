@@ -372,3 +372,21 @@ func TestAClockThatJumpedHoldsItsShardUntilItWasSteadyForTenSeconds(t *testing.T
 		t.Fatal("a slow answer accused the clock")
 	}
 }
+
+func TestKeysHaveTheSameFormEverywhere(t *testing.T) {
+	var file struct {
+		KeyForm string `json:"key_form"`
+		Keys    []struct{ Name string }
+	}
+	vectors(t, "protocol.json", &file)
+	var names []string
+	for _, one := range file.Keys {
+		names = append(names, one.Name)
+		if got, want := keyOf("dq", 7, one.Name), strings.NewReplacer("NAMESPACE", "dq", "SHARD", "7", "NAME", one.Name).Replace(file.KeyForm); got != want {
+			t.Errorf("%s, not %s", got, want)
+		}
+	}
+	if want := []string{metaKey, neverKey, wakeKey, readyKey, workersKey + "TOPIC"}; !reflect.DeepEqual(names, want) {
+		t.Errorf("%v, not %v", names, want)
+	}
+}

@@ -22,7 +22,7 @@ type Worker struct {
 	Client *Client
 	Topics []string
 	Handle Handler
-	// Concurrency limits concurrent handlers: 1 to 500, 10 if 0.
+	// Concurrency limits concurrent handlers: 1 to 10,000, 10 if 0.
 	Concurrency int
 	// Lease is extended every third of its length while the handler runs; 0 selects the topic's lease.
 	Lease time.Duration
@@ -68,18 +68,18 @@ var errGone = errors.New("the handler ended its goroutine (runtime.Goexit)")
 // client or connection is closed.
 func (w Worker) Run(ctx context.Context) error {
 	if w.Concurrency == 0 {
-		w.Concurrency = 10
+		w.Concurrency = defaultConcurrency
 	}
 	if w.StopTimeout == 0 {
 		w.StopTimeout = 10 * time.Second
 	}
 	w.OnError = quiet(w.OnError)
-	ask := Reserve{Topics: w.Topics, Max: w.Concurrency, Lease: w.Lease}
+	ask := Reserve{Topics: w.Topics, Max: 1, Lease: w.Lease}
 	if w.Client == nil || w.Handle == nil {
 		return InvalidMessage("a worker needs a Client and a Handle")
 	}
-	if w.Concurrency < 0 || w.Concurrency > maxIDsACall {
-		return InvalidMessage(fmt.Sprintf("Concurrency is %d: 1 to %d", w.Concurrency, maxIDsACall))
+	if w.Concurrency < 0 || w.Concurrency > maxConcurrency {
+		return InvalidMessage(fmt.Sprintf("Concurrency is %d: 1 to %d", w.Concurrency, maxConcurrency))
 	}
 	if err := first(checkSpan("a StopTimeout", w.StopTimeout), ask.check()); err != nil {
 		return err
@@ -175,20 +175,21 @@ func (r *running) take(ctx context.Context, ask Reserve) error {
 	return nil
 }
 
-// free waits for a free slot and takes all free slots; 0 once the context has ended.
+// free waits for a free slot and takes the free slots, as many as a call may ask for; 0 once the context has ended.
 func (r *running) free(ctx context.Context) int {
 	select {
 	case r.slots <- struct{}{}:
 	case <-ctx.Done():
 		return 0
 	}
-	for n := 1; ; n++ {
+	for n := 1; n < maxIDsACall; n++ {
 		select {
 		case r.slots <- struct{}{}:
 		default:
 			return n
 		}
 	}
+	return maxIDsACall
 }
 
 func (r *running) hold(delivery *Delivery, held bool) {

@@ -8,7 +8,7 @@ import {
 import { Durabilities, EVERY_TOPIC, ROUNDS, type Waits } from "./durability.js";
 import { name, placesOf } from "./names.js";
 import { ClosedError, Incomplete, outcomeOf, ScriptError, TimeoutError, unanswered, type Outcome, type Results, type Verb, type Words } from "./outcome.js";
-import { GROUP_WRITES, MAX_BYTES_A_CALL, MAX_IDS_A_CALL, WRITES } from "./protocol.js";
+import { GROUP_WRITES, keyOf, MAX_BYTES_A_CALL, MAX_IDS_A_CALL, META, NEVER, WRITES } from "./protocol.js";
 import { scriptOf, type Script } from "./scripts.js";
 import { Several } from "./several.js";
 import { Waiting, type WaitingCall } from "./waiting.js";
@@ -104,7 +104,7 @@ export class Calls {
 
   /** Returns the name of the server of a shard; "" if unknown. */
   serverName(shard: number): string {
-    const options = connectionFor(this.redis, `{${this.namespace}:${shard}}:meta`)?.options;
+    const options = connectionFor(this.redis, keyOf(this.namespace, shard, META))?.options;
     return this.nodeName(shard) || (options ? `${options.host}:${options.port}` : "");
   }
 
@@ -228,10 +228,9 @@ export class Calls {
     verb: string, calls: readonly { shard: number; args: Arg[] }[], counts: readonly number[], waits: Waits,
   ): Promise<PromiseSettledResult<Reply | undefined>[]> {
     const whole = calls.map(({ shard, args }) => {
-      const base = `{${this.namespace}:${shard}}:`;
       const node = this.nodeName(shard);
       const layout = `${counts.length}${node && `@${node}`} ${waits}`.trimEnd();
-      return { verb, keys: [`${base}meta`, `${base}never`] as [string, string], args: [layout, ...args.map((arg) => arg ?? "")] };
+      return { verb, keys: [META, NEVER].map((name) => keyOf(this.namespace, shard, name)) as [string, string], args: [layout, ...args.map((arg) => arg ?? "")] };
     });
     await this.closing;
     if (this.isClosed) return calls.map(() => ({ status: "rejected", reason: new ClosedError() }));

@@ -2,7 +2,7 @@
 
 import type { Cluster, Redis } from "ioredis";
 import {
-  differenceMs, dueMs, flagOf, leaseOf, listOf, LONGEST_TIMER_MS, optionsOf, reasonOf, signalOf, spanMs, topicsOf, wholeOf, shown,
+  differenceMs, dueMs, flagOf, leaseOf, listOf, optionsOf, reasonOf, signalOf, spanMs, topicsOf, wholeOf, shown,
   type Time,
 } from "./arguments.js";
 import { Calls, type Arg, type Item } from "./calls.js";
@@ -17,7 +17,7 @@ import { generateId, InvalidMessage, isGenerated, name, newId, placesOf, storedI
 import { Ordering, orderOf, orderOfReceipt } from "./ordering.js";
 import type { Outcome, Verb, Words } from "./outcome.js";
 import { Restorer } from "./payload.js";
-import { MAX_IDS_A_CALL, MAX_PAYLOAD_BYTES } from "./protocol.js";
+import { DEFAULT_MAX_PAYLOAD_BYTES, DEFAULT_NAMESPACE, MAX_IDS_A_CALL, MAX_PAYLOAD_BYTES, MAX_TIMEOUT_MS } from "./protocol.js";
 import { Pumping } from "./pumping.js";
 import { Reserver } from "./reserving.js";
 import { Several, type RedisNode } from "./several.js";
@@ -71,9 +71,10 @@ export class Client {
    */
   constructor(given: string | Redis | Cluster | readonly RedisNode[], options: ClientOptions = {}) {
     optionsOf("the second argument of Client", options, "namespace maxPayloadBytes timeoutMs confirmTimeoutMs");
-    const { namespace = "dq", maxPayloadBytes = 262_144, timeoutMs = 5_000, confirmTimeoutMs = timeoutMs } = options;
-    const callMs = spanMs("timeoutMs", timeoutMs, 1, LONGEST_TIMER_MS);
-    const confirmMs = spanMs("confirmTimeoutMs", confirmTimeoutMs, 1, LONGEST_TIMER_MS);
+    const { namespace = DEFAULT_NAMESPACE, maxPayloadBytes = DEFAULT_MAX_PAYLOAD_BYTES, timeoutMs = 5_000 } = options;
+    const { confirmTimeoutMs = timeoutMs } = options;
+    const callMs = spanMs("timeoutMs", timeoutMs, 1, MAX_TIMEOUT_MS);
+    const confirmMs = spanMs("confirmTimeoutMs", confirmTimeoutMs, 1, MAX_TIMEOUT_MS);
     this.maxPayloadBytes = wholeOf("maxPayloadBytes", maxPayloadBytes, 1, MAX_PAYLOAD_BYTES);
     name("namespace", namespace);
     const place = placeOf(given);

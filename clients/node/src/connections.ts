@@ -10,6 +10,7 @@ import { Cluster, Command, Redis } from "ioredis";
 import { readAddress } from "./address.js";
 import { InvalidMessage } from "./names.js";
 import { ClosedError } from "./outcome.js";
+import { keyOf, META } from "./protocol.js";
 import type { Script } from "./scripts.js";
 import { electedBy } from "./sentinels.js";
 import { Several } from "./several.js";
@@ -36,7 +37,7 @@ export const shardOf = (key: string): number => Number(/:(\d+)}/.exec(key)![1]);
 const MAX_MARKS = 8;
 
 export function ownPlace(place: Place, namespace: string): Place {
-  const metas = (shards: readonly number[]) => shards.slice(0, MAX_MARKS).map((shard) => `{${namespace}:${shard}}:meta`);
+  const metas = (shards: readonly number[]) => shards.slice(0, MAX_MARKS).map((shard) => keyOf(namespace, shard, META));
   if (!(place instanceof Several)) return ownConnection(place, metas([0]));
   return place.by((redis, shards) => ownConnection(redis, metas(shards)) as Redis);
 }

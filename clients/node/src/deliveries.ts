@@ -5,14 +5,14 @@ import { inspect } from "node:util";
 import { functionOf, leaseOf, LONGEST_TIMER_MS, optionsOf, spanMs, wholeOf } from "./arguments.js";
 import type { Delivery } from "./delivery.js";
 import { ClosedError } from "./outcome.js";
-import { MAX_IDS_A_CALL } from "./protocol.js";
+import { DEFAULT_CONCURRENCY, MAX_CONCURRENCY, MAX_IDS_A_CALL } from "./protocol.js";
 import type { Reserver } from "./reserving.js";
 
 /** Pauses while Redis is unavailable, first and longest. */
 const [REST_MS, MAX_REST_MS] = [200, 500];
 
 export interface DeliveriesOptions {
-  /** Maximum unsettled messages: 1 to 500, 10 by default. */
+  /** Maximum unsettled messages: 1 to 10,000, 10 by default. */
   concurrency?: number;
   /** Length of a lease, extended every third of the length; the topic's lease by default. */
   leaseMs?: number;
@@ -33,8 +33,8 @@ export class Deliveries implements AsyncIterableIterator<Delivery> {
   private turn: Promise<unknown> = Promise.resolve();
 
   constructor(private readonly reserver: Reserver, private readonly topics: readonly string[], options: DeliveriesOptions) {
-    const { concurrency = 10, leaseMs, onError = logged } = optionsOf("the options", options, FIELDS);
-    this.concurrency = wholeOf("concurrency", concurrency, 1, MAX_IDS_A_CALL);
+    const { concurrency = DEFAULT_CONCURRENCY, leaseMs, onError = logged } = optionsOf("the options", options, FIELDS);
+    this.concurrency = wholeOf("concurrency", concurrency, 1, MAX_CONCURRENCY);
     this.leaseMs = leaseOf(leaseMs);
     this.onError = quiet(functionOf("onError", onError));
   }
@@ -95,7 +95,7 @@ export class Deliveries implements AsyncIterableIterator<Delivery> {
   /** Reserves up to `concurrency` messages and extends the leases. */
   private async fetch(): Promise<void> {
     const { topics, leaseMs, stopping } = this;
-    const max = this.concurrency - this.held.size;
+    const max = Math.min(this.concurrency - this.held.size, MAX_IDS_A_CALL);
     if (max <= 0) return this.oneDone();
     this.unstarted = await this.reserver.reserveWhenReady({ topics, leaseMs, max }, Infinity, stopping.signal);
     for (const one of this.unstarted) {

@@ -4,6 +4,7 @@ import type { Redis } from "ioredis";
 import {
   connectionFor, inHalves, inTime, PATIENCE_MS, reconnectMs, relearn, shardOf, silence, type Place,
 } from "./connections.js";
+import { keyOf, READY, WAKE, WORKERS } from "./protocol.js";
 import { Several } from "./several.js";
 
 /** Reports a shard: a queue that may be ready, of one topic or, with "", of all topics; or a due time. */
@@ -95,7 +96,7 @@ export class Listener {
     connection.on("end", lost);
     connection.on("moved", lost); // what ioredis 6 says of a slot that is gone
     connection.on("smessage", (channel: string, text: string) => {
-      if (channel.endsWith(":wake")) this.wake(shardOf(channel), text);
+      if (channel.endsWith(`:${WAKE}`)) this.wake(shardOf(channel), text);
       else this.notify(shardOf(channel), text);
     });
     connection.once("ready", () => this.subscribe(ear).catch(lost));
@@ -103,7 +104,7 @@ export class Listener {
 
   /** Subscribes, and reports every shard once: earlier notifications are lost. */
   private async subscribe({ connection, shards }: Ear): Promise<void> {
-    const kinds = this.followers.size > 0 ? ["ready", "wake"] : ["ready"];
+    const kinds = this.followers.size > 0 ? [READY, WAKE] : [READY];
     const channels = shards.flatMap((shard) => kinds.map((kind) => this.channel(shard, kind)));
     // A cluster refuses channels of several slots in one command.
     if (this.redis.isCluster) await Promise.all(channels.map((channel) => connection.ssubscribe(channel)));
@@ -124,7 +125,7 @@ export class Listener {
     const joined = [...new Set(this.topics())].filter((topic) => !ear?.counted.has(topic));
     if (!ear || joined.length === 0) return;
     for (const topic of joined) ear.counted.add(topic);
-    ear.connection.ssubscribe(...joined.map((topic) => `{${this.namespace}:0}:workers:${topic}`)).catch(() => undefined);
+    ear.connection.ssubscribe(...joined.map((topic) => keyOf(this.namespace, 0, WORKERS + topic))).catch(() => undefined);
   }
 
   /** Listens again after a growing pause, with the updated slot map. */
@@ -157,7 +158,7 @@ export class Listener {
     cancel();
   }
 
-  private channel(shard: number, kind = "ready"): string {
-    return `{${this.namespace}:${shard}}:${kind}`;
+  private channel(shard: number, kind: string = READY): string {
+    return keyOf(this.namespace, shard, kind);
   }
 }

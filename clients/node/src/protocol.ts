@@ -16,6 +16,11 @@ export const MAX_LEASE_MS = 86_400_000;
 export const MAX_SPAN_MS = 4_503_599_627_370_496;
 export const MAX_TIME_MS = 9_007_199_254_740_991;
 export const MAX_SHARDS = 4096;
+export const MAX_CONCURRENCY = 10_000;
+export const MAX_TIMEOUT_MS = 86_400_000;
+export const DEFAULT_NAMESPACE = "dq";
+export const DEFAULT_MAX_PAYLOAD_BYTES = 262_144;
+export const DEFAULT_CONCURRENCY = 10;
 /** Times outside are mostly seconds or microseconds mistaken for milliseconds. */
 export const FIRST_MEANT_MS = 978_307_200_000;
 export const LAST_MEANT_MS = 253_402_300_799_999;
@@ -60,6 +65,15 @@ export const NAMES = {
   token: [/^[^\u0000-\u001f\u007f-\u009f\p{Cs}]+$/u, 128],
 } as const;
 export const GENERATED_ID = /^~[01][0-9a-f]{7}-[0-9a-f]{4}-7[0-9a-f]{3}(-[0-9a-f]{4}){2}[0-9a-f]{8}$/i;
+
+/** Keys and channels of a shard. */
+export const META = "meta";
+export const NEVER = "never";
+export const WAKE = "wake";
+export const READY = "ready";
+export const WORKERS = "workers:";
+/** Returns a key or channel of a shard. */
+export const keyOf = (namespace: string, shard: number, name: string): string => `{${namespace}:${shard}}:${name}`;
 
 /** Forms of URLs: schemes, a host in words, its default port, the form in words, the parameters of the query. */
 export const URLS = {

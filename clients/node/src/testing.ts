@@ -7,7 +7,7 @@ import { Client } from "./client.js";
 import { connect, end } from "./connections.js";
 import { drain, pump, type Drained, type DrainOptions } from "./draining.js";
 import { InvalidMessage } from "./names.js";
-import { MAX_SHARDS } from "./protocol.js";
+import { keyOf, MAX_SHARDS, META } from "./protocol.js";
 import { script } from "./scripts.js";
 import type { Handler } from "./worker.js";
 
@@ -57,7 +57,7 @@ export class Deployment {
   /** @internal */
   constructor(private readonly redis: Redis, private readonly isOwn: boolean, private readonly shards: number) {
     this.client = new Client(redis, { namespace: this.namespace });
-    this.metas = Array.from({ length: shards }, (_, shard) => `{${this.namespace}:${shard}}:meta`);
+    this.metas = Array.from({ length: shards }, (_, shard) => keyOf(this.namespace, shard, META));
   }
 
   /** Returns the delayed and ready messages of a topic in the order of due times. */

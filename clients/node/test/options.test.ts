@@ -117,6 +117,13 @@ const SHARED: Record<string, Call> = {
   "group topic": (c, odd) => c.group("g", { topic: odd }).list().next(),
   "shift by": (c, odd) => c.group("g").shift(odd),
   "shift token": (c, odd) => c.group("g").shift(1, { token: odd }),
+  "client namespace": (_, odd) => new Client(redis, { namespace: odd }).close(),
+  "client max_payload_bytes": (_, odd) => new Client(redis, { maxPayloadBytes: odd }).close(),
+  "client confirm_timeout": (_, odd) => new Client(redis, { confirmTimeoutMs: odd }).close(),
+  "worker topic": (c, odd) => new Worker(c, odd, () => 1, { stopOn: [] }).close(),
+  "worker concurrency": (c, odd) => new Worker(c, "t", () => 1, { stopOn: [], concurrency: odd }).close(),
+  "worker lease": (c, odd) => new Worker(c, "t", () => 1, { stopOn: [], leaseMs: odd }).close(),
+  "worker pump": (c, odd) => new Worker(c, "t", () => 1, { stopOn: [], pump: odd }).close(),
   ...Object.fromEntries(protocol.settings.map(({ name, kind }: any) => {
     const field = camel(name) + (kind === "span" ? "Ms" : "");
     return [`configure ${name}`, (c: any, odd: any) => c.topic("policies").setPolicy({ [field]: odd })];
@@ -167,8 +174,6 @@ const OPTIONS: Record<string, [keyof typeof TAKES, Call]> = {
   "list pastOk": ["flag", (c, odd) => c.topic("t").list("dead", { pastOk: odd }).next()],
   "deliveries leaseMs": ["lease", (c, odd) => c.deliveries("t", { leaseMs: odd })],
   "worker handler": ["function", (c, odd) => new Worker(c, "t", odd, { stopOn: [] }).close()],
-  "worker concurrency": ["count", (c, odd) => new Worker(c, "t", () => 1, { stopOn: [], concurrency: odd }).close()],
-  "worker leaseMs": ["lease", (c, odd) => new Worker(c, "t", () => 1, { stopOn: [], leaseMs: odd }).close()],
   "worker onError": ["function", (c, odd) => new Worker(c, "t", () => 1, { stopOn: [], onError: odd }).close()],
   "connect url": ["none", (_, odd) => connect(odd)],
   "node name": ["topic", (_, odd) => new Client([{ name: odd, redis, shards: "0" }]).close()],
@@ -185,13 +190,9 @@ const OPTIONS: Record<string, [keyof typeof TAKES, Call]> = {
   "deliveries concurrency": ["count", (c, odd) => c.deliveries("t", { concurrency: odd })],
   "deliveries onError": ["function", (c, odd) => c.deliveries("t", { onError: odd })],
   "worker closeTimeoutMs": ["timer", (c, odd) => new Worker(c, "t", () => 1, { closeTimeoutMs: odd, stopOn: [] }).close()],
-  "worker pump": ["flag", (c, odd) => new Worker(c, "t", () => 1, { pump: odd, stopOn: [] }).close()],
   "worker stopOn": ["list", (c, odd) => new Worker(c, "t", () => 1, { stopOn: odd }).close()],
   "worker stopOn signal": ["none", (c, odd) => new Worker(c, "t", () => 1, { stopOn: [odd] }).close()],
-  "client timeoutMs": ["timer", (_, odd) => new Client(redis, { timeoutMs: odd }).close()],
-  "client confirmTimeoutMs": ["timer", (_, odd) => new Client(redis, { confirmTimeoutMs: odd }).close()],
-  "client maxPayloadBytes": ["count", (_, odd) => new Client(redis, { maxPayloadBytes: odd }).close()],
-  "client namespace": ["topic", (_, odd) => new Client(redis, { namespace: odd }).close()],
+  "client timeoutMs": ["lease", (_, odd) => new Client(redis, { timeoutMs: odd }).close()],
   "client connection": ["none", (_, odd) => new Client(odd).close()],
 };
 function tried(what: string, call: Call, isTaken: (name: string, odd: unknown) => boolean): void {

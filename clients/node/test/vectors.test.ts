@@ -12,6 +12,7 @@ import { connect, InvalidMessage } from "../src/index.js";
 import { readEnvelope } from "../src/stored.js";
 import { contentHash, envelopeOf } from "../src/message.js";
 import { generateId, idAndGroup, idBytes, idText, isGenerated, name, newId, placesOf, storedId, topicArg, topicText } from "../src/names.js";
+import { keyOf, META, NEVER, READY, WAKE, WORKERS } from "../src/protocol.js";
 import { script } from "../src/scripts.js";
 import { LOCK_MS, POLL_MS, Shard } from "../src/schedule.js";
 import { vectors } from "./server.js";
@@ -70,6 +71,15 @@ test("names fall into the same shards everywhere", () => {
       assert.deepEqual(placesOf(Buffer.from(text), [Number(count)]), [shard], text);
     }
   }
+});
+
+test("keys have the same form everywhere", () => {
+  const { key_form: form, keys } = vectors("protocol.json");
+  for (const { name: text } of keys) {
+    const expected = form.replace("NAMESPACE", "dq").replace("SHARD", "7").replace("NAME", text);
+    assert.equal(keyOf("dq", 7, text), expected);
+  }
+  assert.deepEqual(keys.map((one: any) => one.name), [META, NEVER, WAKE, READY, `${WORKERS}TOPIC`]);
 });
 
 test("ids have the same forms everywhere", () => {

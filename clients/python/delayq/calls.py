@@ -19,7 +19,7 @@ from .items import Answer, Arg, Call, Item
 from .link import Command, Link
 from .names import generated, name, stored_id
 from .outcome import Incomplete, Outcome
-from .protocol import GROUP_WRITES, MAX_BYTES_A_CALL, MAX_IDS_A_CALL, WRITES, Word
+from .protocol import GROUP_WRITES, MAX_BYTES_A_CALL, MAX_IDS_A_CALL, META, NEVER, WRITES, Word, key_of
 from .runtime import Runtime
 from .scripts import script
 
@@ -82,7 +82,7 @@ class Calls:
 
     async def _time(self) -> tuple[int, int]:
         """The Redis clock: seconds and microseconds."""
-        (reply,) = await self._link.send([Command(f"{{{self.namespace}:0}}:meta", ("TIME",))])
+        (reply,) = await self._link.send([Command(key_of(self.namespace, 0, META), ("TIME",))])
         if isinstance(reply, Exception):
             raise reply
         return int(reply[0]), int(reply[1])
@@ -170,7 +170,7 @@ class Calls:
 
     def _command(self, call: Call, counts: list[int], waits: Waits) -> Command:
         source, sha = script(call.verb)
-        meta, never = (f"{{{self.namespace}:{call.shard}}}:{key}" for key in ("meta", "never"))
+        meta, never = (key_of(self.namespace, call.shard, name) for name in (META, NEVER))
         args = ("" if arg is None else arg for arg in call.args)
         node = self._link.place.node(call.shard)
         layout = f"{len(counts)}{node and f'@{node}'} {waits}".rstrip()

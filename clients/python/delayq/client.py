@@ -17,10 +17,10 @@ from .errors import InvalidArgument
 from .group import AsyncGroup, Group
 from .nodes import Node
 from .producing import Producing
-from .protocol import MAX_PAYLOAD_BYTES
+from .protocol import DEFAULT_MAX_PAYLOAD_BYTES, DEFAULT_NAMESPACE, MAX_PAYLOAD_BYTES, MAX_TIMEOUT_MS
 from .reserving import Reserving
 from .runtime import Loop, Runtime, Threads, blocking, drive
-from .times import MAX_WAIT_MS, When, span_ms
+from .times import When, span_ms
 from .topic import AsyncTopic, Topic
 
 
@@ -30,9 +30,9 @@ class _Core(Producing, Reserving):
     def __init__(
         self, redis: Any, namespace: str, max_payload_bytes: int, confirm_timeout: timedelta | None, runtime: Runtime
     ) -> None:
-        confirm_ms = None if confirm_timeout is None else span_ms("confirm_timeout", confirm_timeout, 1, MAX_WAIT_MS)
+        confirm_ms = None if confirm_timeout is None else span_ms("confirm_timeout", confirm_timeout, 1, MAX_TIMEOUT_MS)
         super().__init__(redis, namespace, runtime, confirm_ms)
-        self.max_payload_bytes = whole("max_payload_bytes", max_payload_bytes, 0, MAX_PAYLOAD_BYTES)
+        self.max_payload_bytes = whole("max_payload_bytes", max_payload_bytes, 1, MAX_PAYLOAD_BYTES)
         self._is_closed = False
 
     async def close(self) -> None:
@@ -55,7 +55,7 @@ class AsyncClient(_Core):
     """
 
     def __init__(
-        self, redis: "AsyncRedis | AsyncRedisCluster | Sequence[Node]", namespace: str = "dq", *, max_payload_bytes: int = 262144,
+        self, redis: "AsyncRedis | AsyncRedisCluster | Sequence[Node]", namespace: str = DEFAULT_NAMESPACE, *, max_payload_bytes: int = DEFAULT_MAX_PAYLOAD_BYTES,
         confirm_timeout: timedelta | None = None,
     ) -> None:
         if any(isinstance(one, (Redis, RedisCluster)) for one in _given(redis)):
@@ -87,7 +87,7 @@ class Client:
     """
 
     def __init__(
-        self, redis: "Redis | RedisCluster | Sequence[Node]", namespace: str = "dq", *, max_payload_bytes: int = 262144,
+        self, redis: "Redis | RedisCluster | Sequence[Node]", namespace: str = DEFAULT_NAMESPACE, *, max_payload_bytes: int = DEFAULT_MAX_PAYLOAD_BYTES,
         confirm_timeout: timedelta | None = None,
     ) -> None:
         if any(isinstance(one, (AsyncRedis, AsyncRedisCluster)) for one in _given(redis)):

@@ -19,7 +19,7 @@ from .delivery import AsyncDelivery, Delivery, Leased, Receipt, release_item
 from .errors import ClientClosed, is_outage
 from .items import Answer, Item
 from .outcome import Outcome
-from .protocol import Word
+from .protocol import MAX_CONCURRENCY, Word
 from .reserving import Reserving, Terms
 from .runtime import drive
 
@@ -27,8 +27,6 @@ from .runtime import drive
 REST_S = 0.5
 #: Minimum pause between attempts to extend a lease.
 PAUSE_S = 0.02
-#: Maximum concurrency of a consumer or worker.
-MAX_CONCURRENCY = 10_000
 
 log = logging.getLogger("delayq")
 

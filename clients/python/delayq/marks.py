@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from .protocol import META, key_of
+
 #: Maximum shards to check; a node may have given some shards away.
 MOST = 8
 
@@ -11,7 +13,7 @@ class Marks:
 
     def __init__(self, namespace: str, shards: Sequence[int]) -> None:
         #: The commands that read the marks of a Redis.
-        self.questions = [("HMGET", f"{{{namespace}:{shard}}}:meta", "identity") for shard in shards[:MOST]]
+        self.questions = [("HMGET", key_of(namespace, shard, META), "identity") for shard in shards[:MOST]]
         self._identity = self._master = ""
 
     def fault(self, master: str, answers: Sequence[Sequence[bytes | None]]) -> str:

@@ -18,6 +18,11 @@ MAX_LEASE_MS = 86_400_000
 MAX_SPAN_MS = 4_503_599_627_370_496
 MAX_TIME_MS = 9_007_199_254_740_991
 MAX_SHARDS = 4096
+MAX_CONCURRENCY = 10_000
+MAX_TIMEOUT_MS = 86_400_000
+DEFAULT_NAMESPACE = "dq"
+DEFAULT_MAX_PAYLOAD_BYTES = 262_144
+DEFAULT_CONCURRENCY = 10
 #: Ints outside are mostly seconds or microseconds mistaken for milliseconds.
 FIRST_MEANT_MS, LAST_MEANT_MS = 978_307_200_000, 253_402_300_799_999
 
@@ -112,6 +117,19 @@ NAMES = {
     "token": (r"[^\u0000-\u001f\u007f-\u009f\ud800-\udfff]", 128),
 }
 GENERATED_ID = r"(?i)~[01][0-9a-f]{7}-[0-9a-f]{4}-7[0-9a-f]{3}(-[0-9a-f]{4}){2}[0-9a-f]{8}"
+
+
+#: Keys and channels of a shard.
+META = "meta"
+NEVER = "never"
+WAKE = "wake"
+READY = "ready"
+WORKERS = "workers:"
+
+
+def key_of(namespace: str, shard: int, name: str) -> str:
+    """Returns a key or channel of a shard."""
+    return f"{{{namespace}:{shard}}}:{name}"
 
 
 class UrlForm(NamedTuple):

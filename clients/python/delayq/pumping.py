@@ -18,6 +18,7 @@ from typing import Any
 from .calls import Calls
 from .errors import ClientClosed
 from .items import Arg, Call
+from .protocol import META, key_of
 from .reserving import Reserving
 from .runtime import Task
 from .schedule import LOCK_S, MAX_RETRY_S, WATCH_S, Shard
@@ -72,7 +73,7 @@ class Pumping:
             try:
                 shards = await self._calls._learn()
                 await self._watch.follow(self._woken, shards)
-                self._assign([await place.server(f"{{{space}:{shard}}}:meta") for shard in range(shards)])
+                self._assign([await place.server(key_of(space, shard, META)) for shard in range(shards)])
             except ClientClosed:
                 return
             except Exception as fault:

@@ -26,7 +26,7 @@ from .client import AsyncClient, Client, core_of
 from .connecting import connect, connect_async
 from .draining import MAX_DELIVERIES, Drained, Draining, NotDrained, pump
 from .errors import InvalidArgument
-from .protocol import MAX_SHARDS
+from .protocol import MAX_SHARDS, META, NEVER, key_of
 from .reserving import Reserving
 from .runtime import blocking, drive, settled
 from .scripts import script
@@ -152,7 +152,7 @@ class _Space:
         if not isinstance(redis, (Redis, AsyncRedis)):
             raise InvalidArgument(f"redis must be one Redis, whose keys can be removed at once, or its URL, not {shown(redis)}")
         self.redis, self.namespace = redis, f"test-{secrets.token_hex(8)}"
-        self._metas = [f"{{{self.namespace}:{shard}}}:meta" for shard in range(self.shards)]
+        self._metas = [key_of(self.namespace, shard, META) for shard in range(self.shards)]
 
     async def create(self) -> None:
         """Creates the shards, once a removal is known to be allowed."""
@@ -163,7 +163,7 @@ class _Space:
             raise NotRemovable(f"this Redis would not let a test remove its deployment, so none was created: {fault}") from fault
         source, _ = script("init")
         for shard, meta in enumerate(self._metas):
-            await settled(self.redis.eval(source, 2, meta, meta.replace("meta", "never"), 1, shard, self.shards))
+            await settled(self.redis.eval(source, 2, meta, key_of(self.namespace, shard, NEVER), 1, shard, self.shards))
 
     async def remove(self) -> None:
         """Removes all keys. Without their `meta`, scripts write nothing more."""

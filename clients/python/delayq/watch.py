@@ -20,6 +20,7 @@ from redis.exceptions import MovedError, RedisError
 
 from .asking import Asking
 from .link import DEADLINE_S, Link
+from .protocol import META, READY, WAKE, WORKERS, key_of
 from .runtime import Runtime, Task, settled
 
 #: Pause between polls, each of one shard for one list of topics, and between pings of an idle connection. Together less than
@@ -189,8 +190,8 @@ class Watch:
         try:
             await settled(connection.connect())
             # A cluster refuses channels of several slots in one command.
-            kinds = ["ready"] + ["wake"] * bool(self._followers)
-            commands = [("SSUBSCRIBE", f"{{{self._namespace}:{shard}}}:{kind}") for shard in shards for kind in kinds]
+            kinds = [READY] + [WAKE] * bool(self._followers)
+            commands = [("SSUBSCRIBE", key_of(self._namespace, shard, kind)) for shard in shards for kind in kinds]
             await settled(connection.send_packed_command(connection.pack_commands(commands)))
             for _ in commands:
                 await settled(connection.read_response(disable_decoding=True))
@@ -202,7 +203,7 @@ class Watch:
             while era == self._era and (self._has_waiters() or self._lingers()):
                 if 0 in shards and (joined := self._topics() - counted):
                     # Counted there as a worker of these topics; the answers are pushes.
-                    channels = [f"{{{self._namespace}:0}}:workers:{topic}" for topic in sorted(joined)]
+                    channels = [key_of(self._namespace, 0, WORKERS + topic) for topic in sorted(joined)]
                     await settled(connection.send_command("SSUBSCRIBE", *channels, check_health=False))
                     counted |= joined
                 is_asked = received_s < pinged_s
@@ -233,7 +234,7 @@ class Watch:
         """Handles a report of a shard, for one topic or all topics."""
         if push[0] == b"smessage":
             shard = int(push[1].partition(b":")[2].partition(b"}")[0])
-            if push[1].endswith(b":wake"):
+            if push[1].endswith(f":{WAKE}".encode()):
                 self._report([shard], push[2])
             else:
                 self._ask([shard], push[2].decode())
@@ -279,4 +280,4 @@ class Watch:
         return [shard for shard in range(self._shards) if await self._server(shard) == server]
 
     async def _server(self, shard: int) -> str:
-        return await self._link.place.server(f"{{{self._namespace}:{shard}}}:meta")
+        return await self._link.place.server(key_of(self._namespace, shard, META))

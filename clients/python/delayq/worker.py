@@ -21,7 +21,7 @@ from .client import AsyncClient, Client, core_of
 from .consumer import Consuming
 from .delivery import AsyncDelivery, Delivery, Leased, settling_item
 from .errors import Bury, InvalidArgument
-from .protocol import Word
+from .protocol import DEFAULT_CONCURRENCY, Word
 from .pumping import Pumping
 from .reserving import Reserving
 from .runtime import Task, drive
@@ -156,7 +156,7 @@ class Worker:
 
     def __init__(
         self, client: Client, handlers: Mapping[str, Callable[[Delivery], object]], *,
-        concurrency: int = 10, lease: timedelta | None = None, grace: timedelta = GRACE, pump: bool = False,
+        concurrency: int = DEFAULT_CONCURRENCY, lease: timedelta | None = None, grace: timedelta = GRACE, pump: bool = False,
     ) -> None:
         for topic, handler in handlers.items() if isinstance(handlers, Mapping) else ():
             if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None)):

@@ -191,6 +191,13 @@ SHARED = {
     "group topic": (lambda c, v: c.group("g", topic=v), "topic", True),
     "shift by": (lambda c, v: c.group("g").shift(v), "by", False),
     "shift token": (lambda c, v: c.group("g").shift(MINUTE, v), "token", True),
+    "client namespace": (lambda c, v: Client(c.redis, v), "namespace", False),
+    "client max_payload_bytes": (lambda c, v: Client(c.redis, max_payload_bytes=v), "max_payload_bytes", False),
+    "client confirm_timeout": (lambda c, v: Client(c.redis, confirm_timeout=v), "confirm_timeout", True),
+    "worker topic": (lambda c, v: Worker(c, {v: print} if v.__hash__ else {}), "topic|handlers", False),
+    "worker concurrency": (lambda c, v: Worker(c, {"t": print}, concurrency=v), "concurrency", False),
+    "worker lease": (lambda c, v: Worker(c, {"t": print}, lease=v), "lease", True),
+    "worker pump": (lambda c, v: Worker(c, {"t": print}, pump=v), "pump", False),
     **{
         f"configure {one['name']}": (lambda c, v, setting=one["name"]: Policy(**{setting: v}), one["name"], True)
         for one in PROTOCOL["settings"]
@@ -237,9 +244,6 @@ OPTIONS = {
     "Backoff.exponential": (lambda c, v: Backoff.exponential(MINUTE, v), "delay", False, []),
     "Backoff.steps": (lambda c, v: Backoff.steps(MINUTE, v), "delay", False, []),
     "Client redis": (lambda c, v: Client(v), "redis|node", False, []),
-    "Client namespace": (lambda c, v: Client(c.redis, v), "namespace", False, ["false"]),
-    "Client max_payload_bytes": (lambda c, v: Client(c.redis, max_payload_bytes=v), "max_payload_bytes", False, []),
-    "Client confirm_timeout": (lambda c, v: Client(c.redis, confirm_timeout=v), "confirm_timeout", True, []),
     "Node name": (lambda c, v: Client([Node(v, c.redis, "0")]), "node", False, ["false"]),
     "Node redis": (lambda c, v: Client([Node("a", v, "0")]), "redis", False, []),
     "Node shards": (lambda c, v: Client([Node("a", c.redis, v)]), "shards|node", False, []),
@@ -274,11 +278,7 @@ OPTIONS = {
     "Worker client": (lambda c, v: Worker(v, {"t": print}), "client", False, []),
     "Worker handlers": (lambda c, v: Worker(c, v), "handlers", False, []),
     "Worker handler": (lambda c, v: Worker(c, {"t": v}), "handlers", False, []),
-    "Worker topic": (lambda c, v: Worker(c, {v: print} if v.__hash__ else {}), "topic|handlers", False, ["false"]),
-    "Worker concurrency": (lambda c, v: Worker(c, {"t": print}, concurrency=v), "concurrency", False, []),
-    "Worker lease": (lambda c, v: Worker(c, {"t": print}, lease=v), "lease", True, []),
     "Worker grace": (lambda c, v: Worker(c, {"t": print}, grace=v), "grace", False, []),
-    "Worker pump": (lambda c, v: Worker(c, {"t": print}, pump=v), "pump", False, [True]),
 }
 RECEIPT = Receipt(0, b"1:a0000")
 

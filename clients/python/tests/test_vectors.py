@@ -9,6 +9,7 @@ from delayq import Backoff, Delivery, InvalidArgument, Message, Outcome, connect
 from delayq.addresses import Address, read_address
 from delayq.calls import places_of
 from delayq.names import generate_id, generated, id_and_group, id_bytes, id_text, name, stored_id, topic_arg, topic_text
+from delayq.protocol import META, NEVER, READY, WAKE, WORKERS, key_of
 from delayq.schedule import LOCK_S, POLL_S, Shard
 from delayq.scripts import script
 
@@ -65,6 +66,14 @@ def test_names_fall_into_the_same_shards_everywhere():
     for case in vectors("names.json")["crc32"]:
         for shards, shard in case["shards"].items():
             assert shard_of(case["name"], int(shards)) == shard, case
+
+
+def test_keys_have_the_same_form_everywhere():
+    protocol = vectors("protocol.json")
+    for one in protocol["keys"]:
+        expected = protocol["key_form"].replace("NAMESPACE", "dq").replace("SHARD", "7").replace("NAME", one["name"])
+        assert key_of("dq", 7, one["name"]) == expected
+    assert [one["name"] for one in protocol["keys"]] == [META, NEVER, WAKE, READY, WORKERS + "TOPIC"]
 
 
 def test_ids_have_the_same_forms_everywhere():

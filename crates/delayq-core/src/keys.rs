@@ -10,6 +10,39 @@ pub const SLOTS: u16 = 16384;
 #[derive(Clone, Debug)]
 pub struct Keys(Namespace);
 
+/// Every key and channel, by the parts that the forms of [`KEY_FORMS`] name.
+pub const KEY_FORM: &str = "{NAMESPACE:SHARD}:NAME";
+
+/// A key or channel that a client names; scripts name all others.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyForm {
+    /// The name behind the prefix of the shard; a part in capitals is variable.
+    pub name: &'static str,
+    /// True for a channel of PUBLISH.
+    pub is_channel: bool,
+    /// What the key has, or the channel reports.
+    pub means: &'static str,
+}
+
+/// The keys and channels that clients name.
+pub const KEY_FORMS: [KeyForm; 5] = [
+    KeyForm { name: META, is_channel: false, means: "The shard's registry, the first key of every call" },
+    KeyForm { name: NEVER, is_channel: false, means: "The second key of every call; never exists" },
+    KeyForm { name: WAKE, is_channel: true, means: "The shard's next due time, in ms, once it moves closer" },
+    KeyForm { name: READY, is_channel: true, means: "The topic of a ready queue that is no longer empty" },
+    KeyForm {
+        name: WORKERS,
+        is_channel: true,
+        means: "Of shard 0: its subscribers are the workers of the topic",
+    },
+];
+
+const META: &str = "meta";
+const NEVER: &str = "never";
+const WAKE: &str = "wake";
+const READY: &str = "ready";
+const WORKERS: &str = "workers:TOPIC";
+
 /// The notifications on a shard's channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
@@ -45,13 +78,13 @@ impl Keys {
 
     /// The shard's registry, the first key of every call. Always exists.
     pub fn meta(&self, shard: ShardId) -> String {
-        self.base(shard) + "meta"
+        self.base(shard) + META
     }
 
     /// The second key of every call. Never exists: during a slot move, Redis refuses a call whose keys exist only
     /// partly, instead of splitting the shard in two.
     pub fn never(&self, shard: ShardId) -> String {
-        self.base(shard) + "never"
+        self.base(shard) + NEVER
     }
 
     /// A channel of a shard.
@@ -62,7 +95,7 @@ impl Keys {
     /// The channel that the workers of a topic subscribe to while they listen. Nothing is published there: its subscribers are
     /// counted.
     pub fn workers(&self, topic: &Topic) -> String {
-        self.base(ShardId::new(0)) + "workers:" + topic.as_str()
+        self.base(ShardId::new(0)) + &WORKERS.replace("TOPIC", topic.as_str())
     }
 
     /// The shard and kind of a channel; `None` outside this namespace.
@@ -82,13 +115,27 @@ impl Keys {
     }
 }
 
+// === impl KeyForm ===
+
+impl KeyForm {
+    /// The name without the variable part.
+    pub fn fixed(&self) -> &'static str {
+        self.name.trim_end_matches(|c: char| c.is_ascii_uppercase())
+    }
+
+    /// The name as a constant of a client, in lower case.
+    pub fn constant(&self) -> &'static str {
+        self.fixed().trim_end_matches(':')
+    }
+}
+
 // === impl Channel ===
 
 impl Channel {
     const fn name(self) -> &'static str {
         match self {
-            Self::Wake => "wake",
-            Self::Ready => "ready",
+            Self::Wake => WAKE,
+            Self::Ready => READY,
         }
     }
 }
@@ -113,6 +160,19 @@ mod tests {
         assert_eq!(keys.parse_channel(&name), Some((ShardId::new(7), Channel::Ready)));
         for other in ["{dx:7}:ready", "{dq:7}:r", "{dq:x}:ready", "{dq:70000}:ready", "{dq}:ready"] {
             assert_eq!(keys.parse_channel(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn keys_and_channels_have_the_forms_of_the_table() {
+        let (keys, shard) = (Keys::new(Namespace::new("dq").unwrap()), ShardId::new(7));
+        let channels = [Channel::Wake, Channel::Ready].map(|channel| keys.channel(shard, channel));
+        let [wake, ready] = channels;
+        let workers = keys.workers(&Topic::new("TOPIC").unwrap()).replace(":0}", ":7}");
+        let made = [keys.meta(shard), keys.never(shard), wake, ready, workers];
+        for (KeyForm { name, .. }, key) in KEY_FORMS.iter().zip(made) {
+            let form = KEY_FORM.replace("NAMESPACE", "dq").replace("SHARD", "7");
+            assert_eq!(form.replace("NAME", name), key);
         }
     }
 

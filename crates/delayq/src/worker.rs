@@ -13,6 +13,7 @@ use crate::client::Client;
 use crate::error::Error;
 use delayq_core::fate::Advice;
 use delayq_core::id::Topic;
+use delayq_core::limits::DEFAULT_CONCURRENCY;
 use futures_util::FutureExt;
 use handling::Handler;
 use serving::Serving;
@@ -21,9 +22,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-
-/// Default number of concurrent handlers.
-const CONCURRENCY: usize = 10;
 
 /// Default time for handlers to finish after the stop.
 const GRACE: Duration = Duration::from_secs(30);
@@ -67,7 +65,7 @@ pub struct Worker {
 impl Worker {
     /// Creates a worker without handlers.
     pub fn new(client: Client) -> Self {
-        let shared = Serving { handlers: Vec::new(), concurrency: CONCURRENCY, pump: false };
+        let shared = Serving { handlers: Vec::new(), concurrency: DEFAULT_CONCURRENCY, pump: false };
         Self { client, shared, apart: Vec::new(), lease: None, grace: GRACE, pump: false }
     }
 

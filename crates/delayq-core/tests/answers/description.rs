@@ -9,7 +9,8 @@ use delayq_core::backoff::{MAX_DELAY_MS, MAX_DELAYS};
 use delayq_core::envelope::{FLAGS, State};
 use delayq_core::fate::REFUSALS;
 use delayq_core::id::{Characters, GENERATED_ID, NAMES, NameForm};
-use delayq_core::limits::{MAX_BYTES_A_CALL, MAX_IDS_A_CALL};
+use delayq_core::keys::{KEY_FORM, KEY_FORMS, KeyForm};
+use delayq_core::limits::{MAX_BYTES_A_CALL, MAX_CONCURRENCY, MAX_IDS_A_CALL, MAX_TIMEOUT_MS};
 use delayq_core::message::{MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES};
 use delayq_core::policy::{FLOW, Form, MAX_LEASE_MS, MAX_SPAN_MS, Policy, PolicySetting, SETTINGS, Setting};
 use delayq_core::reason::MAX_REASON_BYTES;
@@ -22,8 +23,8 @@ use delayq_tests::generated::compare;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-const ABOUT: &str = "The protocol for every language: settings of topics, limits, names, states, words of outcomes, refusals, \
-                     URLs and options of calls. Written by a test of delayq-core from the tables that the Rust crates use.";
+const ABOUT: &str = "The protocol for every language: settings of topics, limits, names, keys, states, words of outcomes, \
+                     refusals, URLs, and options of calls and constructors. Written by a test of delayq-core from the tables that the Rust crates use.";
 
 const TEST: &str = "-p delayq-core --test answers -- description";
 
@@ -41,6 +42,8 @@ fn limits() -> Vec<(&'static str, u64)> {
         ("span_ms", MAX_SPAN_MS),
         ("time_ms", UnixMillis::MAX.get()),
         ("shards", ShardCount::MAX.into()),
+        ("concurrency", MAX_CONCURRENCY as u64),
+        ("timeout_ms", MAX_TIMEOUT_MS),
     ]
 }
 
@@ -164,6 +167,13 @@ struct NameEntry {
 }
 
 #[derive(Serialize)]
+struct KeyEntry {
+    name: &'static str,
+    is_channel: bool,
+    means: &'static str,
+}
+
+#[derive(Serialize)]
 struct StateEntry {
     word: &'static str,
     number: u8,
@@ -223,6 +233,8 @@ fn protocol() -> String {
         characters: class(form),
         max_bytes: form.max_bytes,
     });
+    let keys =
+        KEY_FORMS.iter().map(|&KeyForm { name, is_channel, means }| KeyEntry { name, is_channel, means });
     let states = State::ALL.into_iter().map(|state| StateEntry {
         word: state.word(),
         number: state as u8,
@@ -240,6 +252,8 @@ fn protocol() -> String {
         table("limits", limits().into_iter().chain(meant())),
         list("names", names),
         format!("\"generated_id\": {}", json(&GENERATED_ID)),
+        format!("\"key_form\": {}", json(&KEY_FORM)),
+        list("keys", keys),
         list("states", states),
         table("flags", FLAGS),
         list("words", words),

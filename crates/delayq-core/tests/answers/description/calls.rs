@@ -1,7 +1,9 @@
-//! The options of the calls, and values that every option refuses.
+//! The options of the calls and of constructors, and values that every option refuses.
 
 use super::Number;
-use delayq_core::limits::MAX_IDS_A_CALL;
+use delayq_core::id::Namespace;
+use delayq_core::limits::{DEFAULT_CONCURRENCY, MAX_CONCURRENCY, MAX_IDS_A_CALL, MAX_TIMEOUT_MS};
+use delayq_core::message::{DEFAULT_PAYLOAD_BYTES, MAX_PAYLOAD_BYTES};
 use delayq_core::policy::{MAX_LEASE_MS, MAX_SPAN_MS};
 use serde::Serialize;
 
@@ -28,15 +30,44 @@ pub(super) const ODD: [&str; 16] = [
 
 #[derive(Serialize)]
 pub(super) struct Opt {
-    call: &'static str,
-    option: &'static str,
+    pub(super) call: &'static str,
+    pub(super) option: &'static str,
     kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unit: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     least: Option<Number>,
     #[serde(skip_serializing_if = "Option::is_none")]
     most: Option<Number>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     words: &'static [&'static str],
+    /// The value of a constructor that is given none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) default: Option<Fixed>,
+}
+
+#[derive(Clone, Serialize)]
+#[serde(untagged)]
+pub(super) enum Fixed {
+    Text(String),
+    Number(usize),
+    Flag(bool),
+}
+
+/// Options of constructors with a default of their own.
+fn default_of(call: &str, option: &str) -> Option<Fixed> {
+    match (call, option) {
+        ("client", "namespace") => Some(Fixed::Text(Namespace::default().to_string())),
+        ("client", "max_payload_bytes") => Some(Fixed::Number(DEFAULT_PAYLOAD_BYTES)),
+        ("worker", "concurrency") => Some(Fixed::Number(DEFAULT_CONCURRENCY)),
+        ("worker", "pump") => Some(Fixed::Flag(false)),
+        _ => None,
+    }
+}
+
+/// The defaults of constructors, by option.
+pub(super) fn defaults() -> impl Iterator<Item = (&'static str, Fixed)> {
+    options().into_iter().filter_map(|one| Some((one.option, one.default?)))
 }
 
 pub(super) fn options() -> Vec<Opt> {
@@ -49,20 +80,34 @@ pub(super) fn options() -> Vec<Opt> {
                 "longest wait" => (Some(1), Some(MAX_SPAN_MS), &[]),
                 "rule" => (None, None, &["later", "sooner"]),
                 "attempts" => (Some(0), Some(u16::MAX.into()), &[]),
+                "payload limit" => (Some(1), Some(MAX_PAYLOAD_BYTES as u64), &[]),
+                "timeout" => (Some(1), Some(MAX_TIMEOUT_MS), &[]),
+                "concurrency" => (Some(1), Some(MAX_CONCURRENCY as u64), &[]),
                 "count" => (Some(1), Some(MAX_IDS_A_CALL as u64), &[]),
                 "state listed" => (None, None, &["delayed", "ready", "leased", "dead"]),
                 "state purged" => (None, None, &["delayed", "ready", "dead"]),
                 _ => (None, None, &[]),
             };
             let kind = match kind {
-                "lease" | "longest wait" => "span",
+                "lease" | "longest wait" | "timeout" => "span",
                 "rule" => "word",
-                "attempts" => "count",
+                "attempts" | "payload limit" | "concurrency" => "count",
                 kind if kind.starts_with("state") => "word",
                 kind => kind,
             };
             let number = |number: Option<u64>| number.map(Number::Whole);
-            all.push(Opt { call, option, kind, least: number(least), most: number(most), words });
+            let unit = (kind == "span").then_some("ms");
+            let default = default_of(call, option);
+            all.push(Opt {
+                call,
+                option,
+                kind,
+                unit,
+                least: number(least),
+                most: number(most),
+                words,
+                default,
+            });
         }
     }
     all
@@ -117,4 +162,10 @@ const CALLS: &[(&str, &[(&str, &str)])] = &[
     ("purge", &[("topic", "topic"), ("state", "state purged"), ("from", "time"), ("to", "time")]),
     ("group", &[("group", "group"), ("topic", "topic")]),
     ("shift", &[("by", "difference"), ("token", "token")]),
+    // Constructors.
+    (
+        "client",
+        &[("namespace", "namespace"), ("max_payload_bytes", "payload limit"), ("confirm_timeout", "timeout")],
+    ),
+    ("worker", &[("topic", "topic"), ("concurrency", "concurrency"), ("lease", "lease"), ("pump", "flag")]),
 ];

@@ -1,8 +1,10 @@
 //! The tables of the Go client, as gofmt formats them.
 
+use super::calls::Fixed;
 use super::{Number, TEST, class, comment, kind, limits, meant, pascal};
 use delayq_core::envelope::{FLAGS, State};
 use delayq_core::id::{Characters, GENERATED_ID, NAMES};
+use delayq_core::keys::KEY_FORMS;
 use delayq_core::policy::{Form, Setting};
 use delayq_core::url::FORMS;
 use delayq_core::verbs::words::{LOST, WORDS};
@@ -12,16 +14,26 @@ pub(super) fn protocol() -> String {
     let mut text = format!(
         "// The tables of the protocol: limits, names, states, words, URLs, settings.\n\
          // Code generated from the tables of delayq-core by `DELAYQ_UPDATE=1 cargo test {TEST}`. DO NOT EDIT.\n\n\
-         package delayq\n\nimport (\n\t\"regexp\"\n\t\"time\"\n)\n\n"
+         package delayq\n\nimport (\n\t\"regexp\"\n\t\"strconv\"\n\t\"time\"\n)\n\n"
     );
     let constants = limits()
         .into_iter()
         .map(|(name, value)| (format!("max{}", pascal(name).replace("Ids", "IDs")), value));
+    let defaults = super::calls::defaults().filter_map(|(option, default)| {
+        let default = match default {
+            Fixed::Number(number) => number.to_string(),
+            Fixed::Text(text) => format!("\"{text}\""),
+            Fixed::Flag(_) => return None,
+        };
+        Some((format!("default{}", pascal(option)), default))
+    });
     let meant = meant().map(|(name, value)| (lower(&pascal(name)), value));
-    block(&mut text, constants.chain(meant).map(|(name, value)| (name, value.to_string())));
+    let whole = constants.chain(meant).map(|(name, value)| (name, value.to_string()));
+    block(&mut text, whole.chain(defaults));
     words(&mut text);
     states(&mut text);
     names(&mut text);
+    keys(&mut text);
     urls(&mut text);
     settings(&mut text);
     text
@@ -92,6 +104,17 @@ fn names(text: &mut String) {
         writeln!(text, "\t{name:widest$} {{regexp.MustCompile(`^{class}+$`), {}}},", form.max_bytes).unwrap();
     }
     writeln!(text, "}}\n\nvar generatedID = regexp.MustCompile(`(?i)^{GENERATED_ID}$`)").unwrap();
+}
+
+fn keys(text: &mut String) {
+    text.push_str("\n// Keys and channels of a shard.\n");
+    block(
+        text,
+        KEY_FORMS.iter().map(|form| (format!("{}Key", form.constant()), format!("\"{}\"", form.fixed()))),
+    );
+    text.push_str("\n// keyOf returns a key or channel of a shard.\n");
+    text.push_str("func keyOf(namespace string, shard int, name string) string {\n");
+    text.push_str("\treturn \"{\" + namespace + \":\" + strconv.Itoa(shard) + \"}:\" + name\n}\n");
 }
 
 fn urls(text: &mut String) {

@@ -1,9 +1,11 @@
 //! The tables of the Node client.
 
+use super::calls::Fixed;
 use super::python::grouped;
 use super::{Number, TEST, class, comment, key, kind, limits, meant, pascal};
 use delayq_core::envelope::{FLAGS, State};
 use delayq_core::id::{Characters, GENERATED_ID, NAMES};
+use delayq_core::keys::KEY_FORMS;
 use delayq_core::policy::{Form, Setting};
 use delayq_core::url::FORMS;
 use delayq_core::verbs::words::{LOST, WORDS};
@@ -22,6 +24,14 @@ pub(super) fn protocol() -> String {
     for (name, value) in limits() {
         writeln!(text, "export const MAX_{} = {};", name.to_uppercase(), grouped(value)).unwrap();
     }
+    for (option, default) in super::calls::defaults() {
+        let default = match default {
+            Fixed::Number(number) => grouped(number as u64),
+            Fixed::Text(text) => format!("\"{text}\""),
+            Fixed::Flag(_) => continue,
+        };
+        writeln!(text, "export const DEFAULT_{} = {default};", option.to_uppercase()).unwrap();
+    }
     text.push_str("/** Times outside are mostly seconds or microseconds mistaken for milliseconds. */\n");
     for (name, value) in meant() {
         writeln!(text, "export const {} = {};", name.to_uppercase(), grouped(value)).unwrap();
@@ -29,6 +39,7 @@ pub(super) fn protocol() -> String {
     words(&mut text);
     states(&mut text);
     names(&mut text);
+    keys(&mut text);
     urls(&mut text);
     settings(&mut text);
     text
@@ -80,6 +91,15 @@ fn names(text: &mut String) {
         writeln!(text, "  {name}: [/^{class}+$/u, {}],", form.max_bytes).unwrap();
     }
     writeln!(text, "}} as const;\nexport const GENERATED_ID = /^{GENERATED_ID}$/i;").unwrap();
+}
+
+fn keys(text: &mut String) {
+    text.push_str("\n/** Keys and channels of a shard. */\n");
+    for form in KEY_FORMS {
+        writeln!(text, "export const {} = \"{}\";", form.constant().to_uppercase(), form.fixed()).unwrap();
+    }
+    text.push_str("/** Returns a key or channel of a shard. */\n");
+    text.push_str("export const keyOf = (namespace: string, shard: number, name: string): string => `{${namespace}:${shard}}:${name}`;\n");
 }
 
 fn urls(text: &mut String) {

@@ -1,9 +1,11 @@
 //! The tables of the Python client.
 
+use super::calls::Fixed;
 use super::{Number, TEST, class, comment, key, kind, limits, meant};
 use delayq_core::envelope::{FLAGS, State};
 use delayq_core::fate::REFUSALS;
 use delayq_core::id::{Characters, GENERATED_ID, NAMES};
+use delayq_core::keys::KEY_FORMS;
 use delayq_core::policy::{Form, Setting};
 use delayq_core::url::FORMS;
 use delayq_core::verbs::words::{LOST, WORDS};
@@ -22,6 +24,14 @@ pub(super) fn protocol() -> String {
     for (name, value) in limits() {
         writeln!(text, "MAX_{} = {}", name.to_uppercase(), grouped(value)).unwrap();
     }
+    for (option, default) in super::calls::defaults() {
+        let default = match default {
+            Fixed::Number(number) => grouped(number as u64),
+            Fixed::Text(text) => format!("\"{text}\""),
+            Fixed::Flag(_) => continue,
+        };
+        writeln!(text, "DEFAULT_{} = {default}", option.to_uppercase()).unwrap();
+    }
     text.push_str("#: Ints outside are mostly seconds or microseconds mistaken for milliseconds.\n");
     let [(first, from), (last, to)] = meant();
     writeln!(
@@ -36,6 +46,7 @@ pub(super) fn protocol() -> String {
     words(&mut text);
     states(&mut text);
     names(&mut text);
+    keys(&mut text);
     urls(&mut text);
     forms(&mut text);
     text
@@ -104,6 +115,16 @@ fn names(text: &mut String) {
         writeln!(text, "    \"{}\": (r\"{class}\", {}),", form.what, form.max_bytes).unwrap();
     }
     writeln!(text, "}}\nGENERATED_ID = r\"(?i){GENERATED_ID}\"\n").unwrap();
+}
+
+fn keys(text: &mut String) {
+    text.push_str("\n#: Keys and channels of a shard.\n");
+    for form in KEY_FORMS {
+        writeln!(text, "{} = \"{}\"", form.constant().to_uppercase(), form.fixed()).unwrap();
+    }
+    text.push_str("\n\ndef key_of(namespace: str, shard: int, name: str) -> str:\n");
+    text.push_str("    \"\"\"Returns a key or channel of a shard.\"\"\"\n");
+    text.push_str("    return f\"{{{namespace}:{shard}}}:{name}\"\n\n");
 }
 
 fn urls(text: &mut String) {
