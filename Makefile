@@ -116,7 +116,7 @@ generate: ## write again what tests compare with the code: reference pages, sche
 	rm -r clients/go/lua && cp -r lua clients/go/lua
 	cargo build $(WHOLE) --bins
 	cargo test $(WHOLE) --test answers --test cli --test client --test gateway --test integration -- \
-		description:: reference:: vectors:: document:: metrics::
+		description:: reference:: vectors:: document:: metrics:: chart::
 
 docs-figures: ## draw the pictures of docs/figures, from the scripts and from the data there
 	cargo run --quiet -p delayq-bench --bin docs-figures

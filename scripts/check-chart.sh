@@ -21,6 +21,8 @@ refuses() {
     if render --set "$1" > /dev/null 2>&1; then echo "the chart accepts $1"; exit 1; fi
 }
 refuses image.tga=1                              # no such value
+refuses 'timer.environment[0].name=DELAYQ__REDIS__ULR,timer.environment[0].value=x' # no such setting
+refuses 'forwarder.environment[0].name=A,forwarder.environment[0].vlaue=x'
 refuses redis.url=redis://:password@redis:6379   # a secret in plain text
 refuses redis.url=redis+sentinel://:password@sentinel:26379/delayq
 refuses drainSeconds=6                           # a forwarder alone waits as long

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "all of it is tests, the functions that they share included")]
 
 mod alerts;
+mod chart;
 mod clients;
 mod documented;
 mod guides;

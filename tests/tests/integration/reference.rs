@@ -7,8 +7,27 @@ use std::path::{Path, PathBuf};
 
 const NO_SECTION: &str = "";
 
-fn root() -> PathBuf {
+pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// A key of the sample file.
+pub(super) struct Setting {
+    pub(super) section: String,
+    pub(super) key: String,
+    value: String,
+    /// Whether the value is the default, and not an example of an unset key.
+    is_set: bool,
+    pub(super) meaning: String,
+}
+
+impl Setting {
+    fn row(&self) -> String {
+        let Self { section, key, value, is_set, meaning } = self;
+        let value = value.replace('|', "\\|");
+        let default = if *is_set { format!("`{value}`") } else { format!("unset, e.g. `{value}`") };
+        format!("| `{section}.{key}` | {default} | {} |", meaning.replace('|', "\\|"))
+    }
 }
 
 /// `key = value` of a line that is set, or commented out as an example of an unset key.
@@ -19,9 +38,10 @@ fn setting(line: &str) -> Option<(&str, &str, bool)> {
     is_key.then_some((key, value, is_set))
 }
 
-/// A row per key of the sample file: name, default or example, and comment.
-fn keys(sample: &str) -> Vec<String> {
-    let (mut rows, mut section, mut comment) = (Vec::new(), NO_SECTION.to_owned(), Vec::<&str>::new());
+/// Every key of the sample file, with its comment.
+pub(super) fn settings() -> Vec<Setting> {
+    let sample = fs::read_to_string(root().join("config/delayq.toml")).unwrap();
+    let (mut settings, mut section, mut comment) = (Vec::new(), NO_SECTION.to_owned(), Vec::<&str>::new());
     let mut said = String::new();
     for line in sample.lines() {
         let header = line.strip_prefix('#').unwrap_or(line);
@@ -36,23 +56,22 @@ fn keys(sample: &str) -> Vec<String> {
                 comment.clear();
             }
             let (value, note) = value.split_once("  #").unwrap_or((value, ""));
-            let value = value.trim().replace('|', "\\|");
-            let default = if is_set { format!("`{value}`") } else { format!("unset, e.g. `{value}`") };
-            let said = [said.as_str(), note.trim()].join(" ");
-            rows.push(format!("| `{section}.{key}` | {default} | {} |", said.trim().replace('|', "\\|")));
+            let (key, value) = (key.to_owned(), value.trim().to_owned());
+            let meaning = [said.as_str(), note.trim()].join(" ").trim().to_owned();
+            settings.push(Setting { section: section.clone(), key, value, is_set, meaning });
         } else if let Some(text) = line.strip_prefix("# ") {
             comment.push(text);
         } else if line.is_empty() && !comment.is_empty() {
             comment.clear();
         }
     }
-    rows
+    settings
 }
 
 #[test]
 fn the_page_of_the_configuration_has_every_key_of_the_sample_as_it_is_there() {
     let read = |file: &str| fs::read_to_string(root().join(file)).unwrap();
-    let rows = keys(&read("config/delayq.toml"));
+    let rows: Vec<String> = settings().iter().map(Setting::row).collect();
     let page = with_rows(&read("docs/configuration.md"), |_| Some(rows.clone()));
     compare(root().join("docs/configuration.md"), &page, "-p delayq-tests --test integration -- reference::");
 }
