@@ -70,7 +70,9 @@ fn text(context: &Context, look: &Look, owners: &[Owner]) -> String {
     let (mut text, now) = (String::new(), look.now());
     match &look.fleet {
         None if !owners.is_empty() && owners.iter().all(|owner| is_worker(&owner.name)) => {
-            text.push_str("no etcd: every shard was last claimed by a worker that pumps, none by a timer\n\n");
+            text.push_str(
+                "no etcd: every shard was last claimed by a worker that pumps, none by a timer\n\n",
+            );
         }
         None => text.push_str("no etcd: a single timer owns every shard\n\n"),
         Some(Err(_)) => text.push_str("the timers in etcd cannot be read\n\n"),
