@@ -51,6 +51,12 @@ if wants test; then
     need mariadb-server-core "the outbox is tested with a real one" has mariadbd
     need mariadb-client-core "makes the system tables of that MariaDB" has my_print_defaults
     need pgbouncer "the outbox is tested behind a pooler" has pgbouncer
+    need php-cli "the guide's PHP program runs against the gateway" has php
+    need ruby "the guide's Ruby program runs against the gateway" has ruby
+    need mono-mcs "the guide's C# program runs against the gateway" has mcs
+    need libmono-system-net-http4.0-cil "HTTP in that program" test -e /usr/lib/mono/4.5/System.Net.Http.dll
+    need libmono-system-runtime-serialization4.0-cil "JSON in that program" \
+        test -e /usr/lib/mono/4.5/System.Runtime.Serialization.dll
     need postgresql "the outbox is tested with a real one" sh -c 'ls /usr/lib/postgresql/*/bin/postgres'
 fi
 if wants page; then

@@ -31,10 +31,12 @@ const NOT_RUN: [(&str, &str, &str); 9] = [
 ];
 
 /// Pages with blocks that another test runs.
-const RUN_ELSEWHERE: [&str; 2] = ["docs/guides/http.md", "docs/guides/lmstfy.md"];
+const RUN_ELSEWHERE: [&str; 3] =
+    ["docs/guides/http.md", "docs/guides/http-clients.md", "docs/guides/lmstfy.md"];
 
 /// The languages of blocks; a block without a language would escape the checks.
-const LANGUAGES: [&str; 9] = ["sh", "text", "toml", "sql", "python", "rust,no_run", "json", "ts", "go"];
+const LANGUAGES: [&str; 12] =
+    ["sh", "text", "toml", "sql", "python", "rust,no_run", "json", "ts", "go", "php", "ruby", "csharp"];
 
 /// Separates the outputs of consecutive blocks.
 const BORDER: &str = "=== the next block ===";

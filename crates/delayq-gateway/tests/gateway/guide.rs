@@ -1,24 +1,35 @@
 //! The guide's commands, pasted as a reader does.
 
 use super::stage::Stage;
-use delayq_tests::deadline::LONG;
+use delayq_tests::deadline::{LONG, within};
+use delayq_tests::folder::Folder;
 use std::path::Path;
 use std::process::Stdio;
 use tokio::process::Command;
 
+/// What a script prints, with `GATEWAY` as its environment.
+async fn printed(stage: &Stage<impl Sized>, script: &str) -> String {
+    let mut command = Command::new("bash");
+    command.args(["-c", &format!("set -e -o pipefail\n{script}")]);
+    command.env("GATEWAY", format!("http://{}", stage.gateway.address));
+    let running = command.stdin(Stdio::null()).kill_on_drop(true).output();
+    let output = within("the guide", LONG, running).await.unwrap();
+    let (said, failed) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{said}{failed}");
+    said.into_owned()
+}
+
+/// The blocks of a guide in one language.
+fn blocks(guide: &str, language: &str) -> Vec<String> {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guides").join(guide);
+    let (guide, fence) = (std::fs::read_to_string(guide).unwrap(), format!("```{language}\n"));
+    guide.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
+}
+
 #[tokio::test]
 async fn every_command_of_the_guide_does_what_it_says() {
     let stage = Stage::start("").await;
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guides/http.md");
-    let guide = std::fs::read_to_string(guide).unwrap();
-    let blocks = guide.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
-    let script = format!("set -e -o pipefail\n{}", blocks.collect::<String>());
-    let mut command = Command::new("bash");
-    command.args(["-c", &script]).env("GATEWAY", format!("http://{}", stage.gateway.address));
-    let running = command.stdin(Stdio::null()).kill_on_drop(true).output();
-    let output = delayq_tests::deadline::within("the guide", LONG, running).await.unwrap();
-    let (said, failed) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{said}{failed}");
+    let said = printed(&stage, &blocks("http.md", "sh").concat()).await;
     for said_there in [
         r#""outcome":"stored""#,
         r#""payload":"{\"order\": 17}""#,
@@ -33,5 +44,26 @@ async fn every_command_of_the_guide_does_what_it_says() {
         r#""max_attempts":"5""#,
     ] {
         assert!(said.contains(said_there), "no {said_there} in: {said}");
+    }
+}
+
+#[tokio::test]
+async fn the_programs_of_other_languages_put_wait_and_acknowledge_as_the_guide_prints() {
+    let (stage, folder) = (Stage::private("").await, Folder::new("languages"));
+    let _timer = stage.timer();
+    let runs = [
+        ("php", "php program.php"),
+        ("ruby", "ruby program.ruby"),
+        (
+            "csharp",
+            "mcs -r:System.Net.Http -r:System.Runtime.Serialization program.csharp -out:p.exe; mono p.exe",
+        ),
+    ];
+    let wanted = blocks("http-clients.md", "text").remove(0);
+    for (language, run) in runs {
+        let [program] = blocks("http-clients.md", language).try_into().unwrap();
+        std::fs::write(folder.join(&format!("program.{language}")), program).unwrap();
+        let said = printed(&stage, &format!("cd '{}'\n{run}", folder.path().display())).await;
+        assert_eq!(said, wanted, "{language}");
     }
 }
