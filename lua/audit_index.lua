@@ -9,15 +9,15 @@
 --          entries, then 3 a finding: index, kind, entry
 --            kind   stale_entry (the message is gone, or elsewhere) | of the index itself, with an empty entry:
 --                   no_alarm (no alarm rings when the first entry is due) | no_shift_end (a shift's cursor without
---                   an end) | wrong_type
+--                   an end) | no_turn (parked messages of a group that would wait for ever) | wrong_type
 -- COST     O(log n) an index, and a read of the envelope an entry
---# include now, limits, arguments, registry, shard, type, defaults, nearest, alarm, format, fields, envelope, starts, hour, page, fault
+--# include now, limits, arguments, registry, shard, type, defaults, nearest, alarm, format, fields, envelope, starts, hour, page, fault, stranded
 
 arguments('audit_index', 2, 4)
 local limit = number('the limit', ARGV[2], 1, MOST_IDS)
 local answer = { 0, '', '', 0 }
 local WHAT = { 'all', 'itself' }
-local TYPES = { r = 'list', e = 'list', t = 'hash', w = 'hash', shift = 'hash', h = 'stream', stats = 'hash', dictionaries = 'hash',
+local TYPES = { r = 'list', p = 'list', e = 'list', t = 'hash', w = 'hash', shift = 'hash', h = 'stream', stats = 'hash', dictionaries = 'hash',
   meta = 'hash', carried = 'hash', gateway = 'hash' }
 
 local function found(index, kind, entry)
@@ -74,8 +74,9 @@ local function check(index, score, last, what)
   if score == '' then
     if silent_since(index) then found(index, 'no_alarm', '') end
     if is_endless(index) then found(index, 'no_shift_end', '') end
+    if is_stranded(index) then found(index, 'no_turn', '') end
   end
-  if what == 'itself' or not ENTRY[kind_of(index)] and index ~= 'ends' then return true end
+  if what == 'itself' or not ENTRY[kind_of(index)] and index ~= 'ends' and kind_of(index) ~= 'k' then return true end
   local from = last == '' and 0 or select(2, ranks(base .. index, score, last))
   local page = redis.call('ZRANGE', base .. index, from, from + limit - 1)
   check_page(index, page)

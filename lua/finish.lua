@@ -7,7 +7,7 @@
 -- RETURNS  one answer a message: cancelled | delivered | purged | kept <state> (only a dead letter was to end) |
 --          finished <outcome> <ms> | unknown | failed <why>
 -- COST     O(log n) a message, n = messages of its topic due in its hour
---# include now, registry, shard, type, limits, arguments, topic, durability, defaults, policy, stats, nearest, alarm, format, fields, envelope, hour, bucket, stale, note, ends, finish, each
+--# include now, registry, shard, type, limits, arguments, topic, durability, defaults, policy, stats, nearest, alarm, format, fields, envelope, hour, bucket, stale, note, ends, finish, turn, each
 
 arguments('finish', 3, 1)
 local no, only = topic_no(ARGV[2]), one_of('which', ARGV[3], { 'any', 'dead' })
@@ -34,8 +34,10 @@ local function end_by_id(id)
     return 'purged'
   end
   must_be('zset', 'leases')
+  turn_after(m)
   finish(m, 'delivered')
   if redis.call('ZREM', base .. 'leases', no .. ':' .. member) == 1 then count('leased', no, -1) end
+  land(m, no .. ':' .. member)
   return 'delivered'
 end
 

@@ -20,7 +20,7 @@ local A_PAGE, STEPS_A_CALL = 50, 20
 local forgotten, is_spent = {}, false
 
 -- Fields of a topic that are not settings.
-local NOTES = { name = true, tat = true, quiet = true, remembered_ms = true, large = true }
+local NOTES = { name = true, tat = true, quiet = true, remembered_ms = true, large = true, grouped = true }
 
 -- A topic's hash, or nil if the topic has settings.
 local function without_settings(no)

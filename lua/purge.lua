@@ -8,7 +8,7 @@
 -- RETURNS  more | done, purged, kept (a later format, or a key of the wrong type), from ms and end of this step, for
 --          the next step. An interrupted purge can simply be repeated
 -- COST     O(log n) a message
---# include now, registry, shard, type, limits, arguments, topic, defaults, policy, stats, nearest, alarm, format, fields, envelope, hour, bucket, note, ends, finish, look, page
+--# include now, registry, shard, type, limits, arguments, topic, defaults, policy, stats, nearest, alarm, format, fields, envelope, hour, bucket, note, ends, finish, look, page, parked
 
 arguments('purge', 7)
 local no, state = topic_no(ARGV[2]), one_of('the state', ARGV[3], { 'delayed', 'ready', 'dead' })
@@ -56,18 +56,29 @@ if state == 'delayed' then
   if bucket and not purge_page(bucket, PENDING) then go_on = (string.match(bucket, ':(%d+)$') + 1) * HOUR_MS end
   if go_on and go_on <= to then word, next_from = 'more', string.format('%.0f', go_on) end
 elseif state == 'ready' then
-  local queue = base .. 'r:' .. no
-  must_be('list', 'r:' .. no)
+  local key, place, since, group = queue_at(no, last)
+  must_be('list', key)
+  local queue = base .. key
   -- The initial number of entries: kept entries move to the end, and are not visited again.
-  local left = last == '' and redis.call('LLEN', queue) or number('where the last step ended', last, 1, LAST_MS)
+  local left = place == '' and redis.call('LLEN', queue) or number('where the last step ended', place, 1, LAST_MS)
   local entries, back = left > 0 and redis.call('LRANGE', queue, 0, math.min(limit, left) - 1) or {}, {}
   for _, entry in ipairs(entries) do
     if not purge(string.sub(entry, 1, -8), PENDING) then back[#back + 1] = entry end
   end
   if #back > 0 then redis.call('RPUSH', queue, unpack(back)) end
   if #entries > 0 then redis.call('LTRIM', queue, #entries, '-1') end
+  if group ~= '' and redis.call('EXISTS', queue) == 0 then
+    redis.call('ZREM', base .. 'k:' .. no, group)
+    redis.call('ZREM', base .. 'n:' .. no, group)
+  end
   left = left - #entries
-  if left > 0 and #entries > 0 then word, ended_at = 'more', string.format('%.0f', left) end
+  if left > 0 and #entries > 0 then
+    word, ended_at = 'more', string.format('%.0f', left)
+    if group ~= '' then ended_at = parked_place(since, group, ended_at) end
+  else
+    group, since = next_parked(no, since, group)
+    if group then word, ended_at = 'more', parked_place(since, group, '') end
+  end
 else
   purge_page('d:' .. no, DEAD)
 end

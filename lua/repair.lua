@@ -7,7 +7,7 @@
 --          `audit_index`; kind no_place for a message that audit calls ready and the queue lacks)
 -- RETURNS  one answer a finding: mended | sound (the fault no longer exists) | failed <why>
 -- COST     O(log n) a finding
---# include now, limits, arguments, registry, shard, type, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, note, ends, finish, place, kill, fault, each
+--# include now, limits, arguments, registry, shard, type, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, note, ends, finish, place, kill, fault, stranded, turn, each
 
 arguments('repair', 1, 3)
 must_be('hash', 'stats')
@@ -63,7 +63,7 @@ local function drop_reason(no, id)
   if not m or m.state ~= DEAD then redis.call('HDEL', base .. 'w:' .. no, id) end
 end
 
-local KIND_OF = { shift = 'hash', e = 'list' }
+local KIND_OF = { shift = 'hash', e = 'list', p = 'list' }
 
 local INDEX = {
   stale_entry = function(index, entry)
@@ -83,6 +83,16 @@ local INDEX = {
   no_shift_end = function(index)
     if not is_endless(index) then return 'sound' end
     add('markers', now + 3600000, index)
+    return 'mended'
+  end,
+  no_turn = function(index)
+    if not is_stranded(index) then return 'sound' end
+    local no, group = string.match(index, '^p:(%d+):(.*)$')
+    must_be('hash', 't:' .. no)
+    add('k:' .. no, now, group)
+    give_turn(no, group)
+    -- Else no reserve looks at turns.
+    redis.call('HSET', base .. 't:' .. no, 'grouped', '1')
     return 'mended'
   end,
 }

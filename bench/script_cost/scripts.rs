@@ -85,6 +85,7 @@ impl Shard {
         self.settle_otherwise().await;
         self.put_due(round * 2 * PUMP_BATCH, PUMP_BATCH / BATCH + 1).await;
         self.group(round).await;
+        self.limited(round).await;
         self.look(round as u64).await;
         self.own(round).await;
     }
@@ -157,6 +158,38 @@ impl Shard {
         let shift = words(["user-5", "", &token, "60000", "500"]);
         self.measure("shift_group", BATCH, Verb::ShiftGroup, shift).await;
         self.measure("cancel_group", BATCH, Verb::CancelGroup, words(["user-5", "", "0", "", "500"])).await;
+    }
+
+    /// A topic that limits its groups: with room for all messages of a group, then for one.
+    async fn limited(&mut self, round: usize) {
+        self.put_limited(round).await;
+        self.limit("100").await;
+        let answer = self.measure("reserve (groups limited)", BATCH, Verb::Reserve, reserve_limited()).await;
+        let held = receipts(&answer, BATCH);
+        self.measure("ack (groups limited)", BATCH, Verb::Ack, held).await;
+        self.put_limited(round).await;
+        self.limit("1").await;
+        let answer = self.measure("reserve (parks a group)", BATCH, Verb::Reserve, reserve_limited()).await;
+        let held = receipts(&answer, 1);
+        self.limit("100").await;
+        self.call(Verb::Ack, held).await;
+        let answer =
+            self.measure("reserve (parked messages)", BATCH - 1, Verb::Reserve, reserve_limited()).await;
+        let held = receipts(&answer, BATCH - 1);
+        self.call(Verb::Ack, held).await;
+    }
+
+    async fn put_limited(&mut self, round: usize) {
+        let past = self.server.past_ms(round);
+        let ids: Vec<Vec<u8>> = (0..BATCH).map(|_| self.server.id()).collect();
+        let one = |id: Vec<u8>| [id, text(past), Vec::new(), self.grouped.clone()];
+        let args: Vec<Vec<u8>> =
+            words(["limited"]).into_iter().chain(ids.into_iter().flat_map(one)).collect();
+        self.call(Verb::Put, args).await;
+    }
+
+    async fn limit(&mut self, in_flight: &str) {
+        self.call(Verb::Configure, words(["limited", "group_in_flight", in_flight])).await;
     }
 
     async fn look(&mut self, hour: u64) {
@@ -254,6 +287,10 @@ pub(crate) fn fill(pending: usize) -> Vec<Option<u64>> {
 
 fn reserve() -> Vec<Vec<u8>> {
     words(["100", "0", "60000", "orders"])
+}
+
+fn reserve_limited() -> Vec<Vec<u8>> {
+    words(["100", "0", "60000", "limited"])
 }
 
 pub(crate) fn receipts(answer: &Value, count: usize) -> Vec<Vec<u8>> {

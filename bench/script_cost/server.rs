@@ -188,6 +188,7 @@ pub(crate) fn envelope() -> Envelope {
         headers: Vec::new(),
         payload: order(17),
         zstd: false,
+        held: false,
         reason: None,
     }
 }

@@ -86,6 +86,7 @@ const (
 	flagReason   = 128
 	flagRelative = 256
 	flagFirst    = 512
+	flagHeld     = 1024
 )
 
 // nameForm has the characters of a kind of name, and the maximum number of bytes.
@@ -165,6 +166,9 @@ type Policy struct {
 	DeadFor *time.Duration
 	// DeadMax: Maximum dead letters of each shard, of which sweeps delete the oldest; 0 for no limit. Default 0.
 	DeadMax *uint32
+	// GroupInFlight: Maximum messages of a group that are leased at the same time: 1 delivers a group in order, one after the
+	// other; 0 for no limit (at most 65535). Default 0.
+	GroupInFlight *uint16
 	// Durability: Confirmation that puts, cancels and reschedules wait for: memory (none), disk (the master's append-only file,
 	// synced; needs Redis 7.2), or replica:N (N replicas, 1 to 9, have the write). Default memory.
 	Durability *string
@@ -192,6 +196,7 @@ const (
 	SettingHistoryFor        = Setting("history_for_ms")
 	SettingDeadFor           = Setting("dead_for_ms")
 	SettingDeadMax           = Setting("dead_max")
+	SettingGroupInFlight     = Setting("group_in_flight")
 	SettingDurability        = Setting("durability")
 	SettingPaused            = Setting("paused")
 	SettingRate              = Setting("rate")
@@ -219,6 +224,7 @@ var settingForms = []settingForm{
 	{SettingHistoryFor, "HistoryFor", "span", 1000, 4503599627370496, nil},
 	{SettingDeadFor, "DeadFor", "span", 0, 4503599627370496, nil},
 	{SettingDeadMax, "DeadMax", "count", 0, 4294967295, nil},
+	{SettingGroupInFlight, "GroupInFlight", "count", 0, 65535, nil},
 	{SettingDurability, "Durability", "word", 0, 0, regexp.MustCompile(`^(memory|disk|replica:[1-9])$`)},
 	{SettingPaused, "Paused", "flag", 0, 0, nil},
 	{SettingRate, "Rate", "rate", 1e-9, 1e9, nil},

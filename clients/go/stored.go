@@ -22,7 +22,9 @@ type Envelope struct {
 	Number               uint32
 	Attempt, MaxAttempts uint16
 	// Doomed means cancelled while leased: the message will not be retried.
-	Doomed  bool
+	Doomed bool
+	// Held means ready, but waiting for others of its group.
+	Held    bool
 	Expires time.Time
 	Backoff Backoff
 	Group   string
@@ -111,7 +113,7 @@ func (e *Envelope) readHead(head []byte) (flags int) {
 	}
 	ms := func(at int) time.Time { return time.UnixMilli(int64(binary.BigEndian.Uint64(head[at:]))) }
 	flags = int(binary.BigEndian.Uint16(head[2:]))
-	e.State, e.Doomed = states[head[1]-1], flags&flagDoomed > 0
+	e.State, e.Doomed, e.Held = states[head[1]-1], flags&flagDoomed > 0, flags&flagHeld > 0
 	e.Due, e.At, e.Number = ms(8), ms(16), binary.BigEndian.Uint32(head[24:])
 	e.Attempt, e.MaxAttempts = binary.BigEndian.Uint16(head[28:]), binary.BigEndian.Uint16(head[30:])
 	return flags

@@ -10,4 +10,6 @@ local HASH, EXPIRES, BACKOFF, GROUP, HEADERS, ZSTD, DOOMED, REASON = 1, 2, 4, 8,
 local RELATIVE = 256
 -- The time of the first put, for puts again that must not wait longer.
 local FIRST = 512
+-- In answers only: a ready message waits for others of its group.
+local HELD = 1024
 local INDEXED = EXPIRES + GROUP

@@ -39,22 +39,3 @@ local function bucket_page(no, from, to, limit)
   end
   return {}, nil
 end
-
--- A message for display: its envelope with the actual state (READY where ready) and the reason of a dead letter at the end, its
--- gen and its state; nil if missing. A key of another type is shown as a malformed envelope.
-local function shown(no, id)
-  local env = whole_of(no, id)
-  local m, why = decode(no, id, env)
-  if why == 'missing' then return redis.call('EXISTS', base .. 'm:' .. no .. ':' .. id) == 1 and '\0' or nil end
-  if not m then return env end
-  local reason = m.state == DEAD and redis.pcall('HGET', base .. 'w:' .. no, id)
-  if type(reason) == 'string' then
-    env = string.sub(env, 1, 2) .. struct.pack('>I2', bit.bor(m.flags, REASON)) .. string.sub(env, 5) .. reason
-      .. struct.pack('>I2', #reason)
-  end
-  if m.state ~= PENDING or is_delayed(m) then return env, m.gen, m.state end
-  return string.sub(env, 1, 1) .. string.char(READY) .. string.sub(env, 3), m.gen, READY
-end
-
--- Maximum bytes of envelopes per page, before the last envelope: more would delay all other callers.
-local MOST_PAGE_BYTES = 524288

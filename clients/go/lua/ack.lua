@@ -36,7 +36,7 @@ end
 -- The general path handles the remaining messages one by one.
 if others or not together then
 local function one_by_one()
---# include type, fields, policy, stats, alarm, envelope, note, ends, finish, receipt
+--# include type, fields, policy, stats, alarm, envelope, note, ends, finish, receipt, turn
 --# include ack/each
 end
   local done, fault = pcall(one_by_one)

@@ -6,7 +6,7 @@
 -- ARGV     layout, then 2 a message (1 to 500): receipt, reason (its first 1,000 bytes are kept)
 -- RETURNS  one answer a message: buried | expired (the lease was lost: nothing was changed) | failed <why>
 -- COST     O(log n) a message, n = dead letters of its topic
---# include now, registry, shard, type, limits, arguments, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, note, ends, finish, receipt, kill, each
+--# include now, registry, shard, type, limits, arguments, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, note, ends, finish, receipt, kill, turn, each
 
 arguments('bury', 1, 2)
 must_be('hash', 'stats')
@@ -14,8 +14,15 @@ gens(#ARGV)
 local answers = each(2, 2, function(receipt, reason)
   local m = leased_by(receipt)
   if not m then return 'expired' end
-  if is_whole(m) then kill(m, reason) else kill_malformed(m.no, m.id) end
+  local is_readable = is_whole(m)
+  if is_readable then
+    turn_after(m)
+    kill(m, reason)
+  else
+    kill_malformed(m.no, m.id)
+  end
   end_lease(m, receipt)
+  if is_readable then land(m, receipt) end
   return 'buried'
 end)
 if events then

@@ -10,7 +10,8 @@
 --          to 10^9), codec (none | zstd | zstd:<dictionary id>), history (approximate number of kept events: at most
 --          100,000; 0: none, and kept events are deleted), history_for_ms (their retention: at least 1,000),
 --          dead_for_ms (retention of dead letters; 0: for ever), dead_max (maximum in this shard; 0: unlimited). Sweeps
---          enforce these two; durability (memory | disk | replica:<1 to 9>: confirmation before a write is answered)
+--          enforce these two; group_in_flight (maximum leased messages of a group: at most 65535; 0: unlimited);
+--          durability (memory | disk | replica:<1 to 9>: confirmation before a write is answered)
 -- RETURNS  every field that is set, as field, value, …; includes notes of scripts
 -- COST     O(1); O(topics) when setting history or durability
 --# include now, limits, arguments, registry, shard, type, names, topic, topic_new, topics, defaults, policy, backoff, nearest, alarm, histories, durabilities
@@ -42,6 +43,7 @@ local fits = {
   history_for_ms = whole(1000, LONGEST_SPAN_MS),
   dead_for_ms = span,
   dead_max = whole(0, 4294967295),
+  group_in_flight = whole(0, 65535),
   durability = function(text) return text == 'memory' or text == 'disk' or string.find(text, '^replica:[1-9]$') end,
 }
 
@@ -71,6 +73,8 @@ for i = 3, #ARGV, 2 do
   if ARGV[i] == 'history' then
     if ARGV[i + 1] == '' or ARGV[i + 1] == '0' then drop_history(no) end
     note_histories()
+  elseif ARGV[i] == 'group_in_flight' and ARGV[i + 1] ~= '' then
+    redis.call('HSET', key, 'grouped', '1')
   elseif ARGV[i] == 'durability' then
     note_durabilities()
   elseif ARGV[i] == 'history_for_ms' and redis.call('EXISTS', base .. 'h:' .. no) == 1 then

@@ -8,7 +8,7 @@
 --          later time to the earlier), end of the last page ("" at first), limit (1 to 500)
 -- RETURNS  now_us, from ms and end of this page for the next page (both "" at the end), then 2 a message: id, envelope
 -- COST     O(log n) and a read of the envelope a message; a page ends at 512 KiB of envelopes
---# include now, registry, shard, type, limits, arguments, topic, stats, nearest, alarm, format, envelope, hour, bucket, look, page
+--# include now, registry, shard, type, limits, arguments, topic, stats, nearest, alarm, format, envelope, fields, hour, bucket, look, shown, page, parked
 
 arguments('list', 8)
 local no, state = topic_no(ARGV[2]), one_of('the state', ARGV[3], { 'delayed', 'ready', 'leased', 'dead' })
@@ -52,11 +52,17 @@ if state == 'delayed' then
   if bucket and not show_page(bucket, PENDING) then go_on = (string.match(bucket, ':(%d+)$') + 1) * HOUR_MS end
   if go_on and go_on <= to then answer[2] = string.format('%.0f', go_on) end
 elseif state == 'ready' then
-  local entries, place, left, next_cursor = queue_behind(base .. 'r:' .. no, last, limit)
+  local queue, from_place, since, group = queue_at(no, last)
+  local entries, place, left, next_cursor = queue_behind(base .. queue, from_place, limit)
   for i, entry in ipairs(entries) do
     show(string.sub(entry, 1, -8), READY)
     next_cursor = left > i and queue_cursor(place + i - 1, left - i, entry) or nil
     if bytes >= MOST_PAGE_BYTES then break end
+  end
+  if next_cursor and group ~= '' then next_cursor = parked_place(since, group, next_cursor) end
+  if not next_cursor then
+    group, since = next_parked(no, since, group)
+    if group then next_cursor = parked_place(since, group, '') end
   end
   if next_cursor then answer[2], answer[3] = ARGV[4], next_cursor end
 elseif state == 'leased' then

@@ -29,7 +29,7 @@ local answer = { now_us, head, epoch, owner or '', held or '', held_by('ZCARD', 
 if cursor == '0' then return answer end
 local next_page = topics_page(cursor == 'first' and '0' or cursor, 500, function(name, no)
   local n = #answer
-  answer[n + 1], answer[n + 2] = name, redis.call('EXISTS', base .. 'r:' .. no) == 1 and '1' or ''
+  answer[n + 1], answer[n + 2] = name, redis.call('EXISTS', base .. 'r:' .. no, base .. 'n:' .. no) > 0 and '1' or ''
 end)
 if next_page ~= '0' then answer[9] = next_page end
 return answer

@@ -6,11 +6,11 @@
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, topic, look | mend, mark ("" at first, then as the last step answered, like the next two), entries
 --          passed (0), ready so far (0)
--- RETURNS  counted | more (of the queue: continue with the following values) | changed (since the last step: start
+-- RETURNS  counted | more (of the queues: continue with the following values) | changed (since the last step: start
 --          over) | crowded (too many leases or buckets for one step), mark, entries passed, ready so far; after
 --          counted, for each of ready, leased, accepted: the counter, and the count
 -- COST     O(1) and a read of the envelope for each of 1,000 ready entries; O(1) for each lease and bucket, up to 10,000
---# include limits, arguments, registry, shard, type, topic, format, envelope
+--# include limits, arguments, registry, shard, type, topic, format, envelope, page, parked
 
 arguments('recount', 6)
 local no, mend = topic_no(ARGV[2]), one_of('what to do', ARGV[3], { 'look', 'mend' }) == 'mend'
@@ -22,6 +22,7 @@ must_be('list', 'r:' .. no)
 must_be('zset', 'leases')
 must_be('zset', 'alarms')
 must_be('zset', 'd:' .. no)
+must_be('zset', 'k:' .. no)
 local PAGE, MOST = 1000, 10000
 
 local stats = {}
@@ -47,10 +48,32 @@ local function is_ready(entry)
   return m.state == PENDING and gen_bytes(m.gen) == string.sub(member, -4)
 end
 
+-- The queue that follows the passed entries, and the passed entries of it; nil at the end or, as the second result says, after
+-- too many groups.
+local function queue_after(skipped)
+  local queue, since, group = 'r:' .. no, '', ''
+  for _ = 0, MOST do
+    local length = redis.call('LLEN', base .. queue)
+    if skipped < length then return queue, skipped end
+    skipped = skipped - length
+    group, since = next_parked(no, since, group)
+    if not group then return nil, false end
+    queue = 'p:' .. no .. ':' .. group
+    must_be('list', queue)
+  end
+  return nil, true
+end
+
 -- From the end, since entries leave a queue at its head.
-local entries = redis.call('LRANGE', base .. 'r:' .. no, -passed - PAGE, -passed - 1)
-for _, entry in ipairs(entries) do if is_ready(entry) then ready = ready + 1 end end
-if #entries == PAGE then return { 'more', mark, passed + PAGE, ready } end
+local queue, behind = queue_after(passed)
+if queue then
+  local entries = redis.call('LRANGE', base .. queue, -behind - PAGE, -behind - 1)
+  for _, entry in ipairs(entries) do if is_ready(entry) then ready = ready + 1 end end
+  passed = passed + #entries
+  queue, behind = queue_after(passed)
+  if queue then return { 'more', mark, passed, ready } end
+end
+if behind then return { 'crowded', mark, passed, ready } end
 
 -- Calls `one` for each member of an index. Returns true if all were visited.
 local function each_member(index, one)

@@ -8,7 +8,7 @@
 -- RETURNS  one answer a message: delayed <due ms> | ready <due ms> | buried | cancelled | expired-message |
 --          expired (the lease was lost: nothing was changed) | failed <why>
 -- COST     O(log n) a message, n = messages of its topic due in its hour
---# include now, limits, arguments, delay, registry, shard, type, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, note, ends, finish, place, receipt, kill, backoff, retry, each
+--# include now, limits, arguments, delay, registry, shard, type, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, note, ends, finish, place, receipt, kill, backoff, retry, turn, each
 
 arguments('release', 1, 4)
 must_be('hash', 'stats')
@@ -19,8 +19,10 @@ local answers = each(2, 4, function(receipt, delay, keep, reason)
   if delay ~= '' and not end_of_delay(delay) then return 'failed invalid delay (' .. delay .. ' ms)' end
   if keep ~= '' and keep ~= 'keep' then return 'failed "keep" or "", not ' .. keep end
   if keep == 'keep' then m.attempt = math.max(m.attempt - 1, 0) end
+  turn_after(m)
   local word = give_back(m, tonumber(delay), reason)
   end_lease(m, receipt)
+  land(m, receipt)
   if word == 'expired' then return 'expired-message' end
   if m.state == PENDING then
     note(m.no, m.id, '%s %.0f %s %s', keep == 'keep' and 'released' or 'failed', m.due, word, string.sub(reason, 1, 200))

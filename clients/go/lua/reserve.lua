@@ -38,7 +38,7 @@ local looks, bytes, answer = wanted + 100, 0, { now_us, '', 0, 0, 0, 0, nil, nil
 
 --# include reserve/leased_head
 
--- The fast path handles plain messages as far as possible: topics without a pause and a rate, and entries of ready
+-- The fast path handles plain messages as far as possible: topics without a pause, a rate and limits of groups, and entries of ready
 -- messages in a known format that have not expired. `place` is the end of that part, `begun` the place of its topic in
 -- the answer.
 local place, begun = 5, nil
@@ -47,9 +47,9 @@ while place <= last_arg and wanted > 0 and bytes < max_bytes do
   if place > 5 then no = call('HGET', KEYS[1], 'topic:' .. ARGV[place]) end
   if no then
     local queue, prefix = base .. 'r:' .. no, base .. 'm:' .. no .. ':'
-    local terms = redis.pcall('HMGET', base .. 't:' .. no, 'paused', 'rate', 'lease_ms', 'history', 'large')
+    local terms = redis.pcall('HMGET', base .. 't:' .. no, 'paused', 'rate', 'lease_ms', 'history', 'large', 'grouped')
     local entries = redis.pcall('LRANGE', queue, '0', wanted - 1)
-    if terms.err or terms[1] or terms[2] or entries.err then break end
+    if terms.err or terms[1] or terms[2] or terms[6] or entries.err then break end
     local lease = lease_ms or terms[3] and math.max(math.min(tonumber(terms[3]) or LEASE_MS, LONGEST_LEASE_MS), 1) or LEASE_MS
     local until_ms, at, many = now + lease, #answer, #entries
     answer[at + 1], answer[at + 2], answer[at + 3] = place - 4, until_ms, 0
@@ -83,7 +83,7 @@ if place <= last_arg and wanted > 0 and bytes < max_bytes then
 local wait, dropped, expired, buried, newer = nil, 0, 0, 0, 0
 local function come_back(ms) if not wait or ms < wait then wait = ms end end
 
---# include reserve/allowance, reserve/entry, reserve/take, reserve/topic
+--# include reserve/allowance, reserve/entry, reserve/groups, reserve/take, reserve/turns, reserve/topic
 
 while place <= last_arg and wanted > 0 and bytes < max_bytes do
   local ok, fault = pcall(reserve_from, ARGV[place])

@@ -52,7 +52,7 @@ export type State = (typeof STATES)[number];
 export const LOST: readonly string[] = ["cancelled", "expired", "purged"];
 
 /** Flags of an envelope. */
-export const FLAGS = { HASH: 1, EXPIRES: 2, BACKOFF: 4, GROUP: 8, HEADERS: 16, ZSTD: 32, DOOMED: 64, REASON: 128, RELATIVE: 256, FIRST: 512 } as const;
+export const FLAGS = { HASH: 1, EXPIRES: 2, BACKOFF: 4, GROUP: 8, HEADERS: 16, ZSTD: 32, DOOMED: 64, REASON: 128, RELATIVE: 256, FIRST: 512, HELD: 1024 } as const;
 
 /** For each kind of name the class of the characters, and the maximum number of bytes. */
 export const NAMES = {
@@ -118,6 +118,11 @@ export interface Policy {
   /** Maximum dead letters of each shard, of which sweeps delete the oldest; 0 for no limit. Default 0. */
   deadMax?: number;
   /**
+   * Maximum messages of a group that are leased at the same time: 1 delivers a group in order, one after the other; 0 for no
+   * limit (at most 65535). Default 0.
+   */
+  groupInFlight?: number;
+  /**
    * Confirmation that puts, cancels and reschedules wait for: memory (none), disk (the master's append-only file, synced; needs
    * Redis 7.2), or replica:N (N replicas, 1 to 9, have the write). Default memory.
    */
@@ -145,6 +150,7 @@ export const SETTINGS: Record<keyof Policy, SettingForm> = {
   historyForMs: { field: "history_for_ms", kind: "span", least: 1000, most: 4_503_599_627_370_496, word: /^()$/ },
   deadForMs: { field: "dead_for_ms", kind: "span", least: 0, most: 4_503_599_627_370_496, word: /^()$/ },
   deadMax: { field: "dead_max", kind: "count", least: 0, most: 4_294_967_295, word: /^()$/ },
+  groupInFlight: { field: "group_in_flight", kind: "count", least: 0, most: 65_535, word: /^()$/ },
   durability: { field: "durability", kind: "word", least: 0, most: 0, word: /^(memory|disk|replica:[1-9])$/ },
   paused: { field: "paused", kind: "flag", least: 0, most: 0, word: /^()$/ },
   rate: { field: "rate", kind: "rate", least: 1e-9, most: 1e9, word: /^()$/ },

@@ -20,6 +20,8 @@ export interface Envelope {
   maxAttempts: number;
   /** Cancelled while leased: the message will not be retried. */
   doomed: boolean;
+  /** Ready, but waiting for others of its group. */
+  held: boolean;
   expiresMs?: number;
   backoff?: Backoff;
   group?: string;
@@ -32,7 +34,7 @@ export interface Envelope {
 }
 
 /** The bytes common to all formats. */
-type Head = Pick<Envelope, "state" | "dueMs" | "atMs" | "attempt" | "delivery" | "maxAttempts" | "doomed">;
+type Head = Pick<Envelope, "state" | "dueMs" | "atMs" | "attempt" | "delivery" | "maxAttempts" | "doomed" | "held">;
 
 /**
  * A stored message, or the record of a finished message. `unreadable` is the fault of an invalid envelope, of which only the
@@ -87,6 +89,7 @@ function readHead(head: Buffer): Head {
     delivery: head.readUInt32BE(24),
     maxAttempts: head.readUInt16BE(30),
     doomed: (head.readUInt16BE(2) & FLAGS.DOOMED) > 0,
+    held: (head.readUInt16BE(2) & FLAGS.HELD) > 0,
   };
 }
 

@@ -14,6 +14,7 @@ from .protocol import (
     FLAG_GROUP,
     FLAG_HASH,
     FLAG_HEADERS,
+    FLAG_HELD,
     FLAG_REASON,
     FLAG_ZSTD,
     STATES,
@@ -45,6 +46,8 @@ class Stored:
     headers: tuple[tuple[str, str], ...] = ()
     #: Cancelled while leased: the message will not be retried.
     doomed: bool = False
+    #: Ready, but waiting for others of its group.
+    held: bool = False
     #: Reason of a dead letter, or the fault of an unreadable message.
     reason: str | None = None
 
@@ -79,7 +82,7 @@ class Stored:
             self.headers += ((fields.text(1), fields.text(2)),)
         if flags & FLAG_REASON:
             self.reason = fields.reason()
-        self.doomed, self.payload = bool(flags & FLAG_DOOMED), fields.rest()
+        self.doomed, self.held, self.payload = bool(flags & FLAG_DOOMED), bool(flags & FLAG_HELD), fields.rest()
         self.state = STATES[state - 1]
         return bool(flags & FLAG_ZSTD)
 

@@ -105,6 +105,7 @@ FLAG_DOOMED = 64
 FLAG_REASON = 128
 FLAG_RELATIVE = 256
 FLAG_FIRST = 512
+FLAG_HELD = 1024
 
 #: For each kind of name the class of the characters, and the maximum number of bytes.
 NAMES = {
@@ -186,6 +187,7 @@ SETTINGS = {
     "history_for": SettingForm("history_for_ms", "span", 1000, 4_503_599_627_370_496),
     "dead_for": SettingForm("dead_for_ms", "span", 0, 4_503_599_627_370_496),
     "dead_max": SettingForm("dead_max", "count", 0, 4_294_967_295),
+    "group_in_flight": SettingForm("group_in_flight", "count", 0, 65_535),
     "durability": SettingForm("durability", "word", words=("memory", "disk", "replica:[1-9]")),
     "paused": SettingForm("paused", "flag"),
     "rate": SettingForm("rate", "rate", 1e-9, 1e9),

@@ -12,7 +12,7 @@ from .message import Backoff
 Setting = Literal[
     "max_attempts", "lease", "backoff", "expire_after", "remember_cancelled", "remember_own",
     "remember_generated", "repeats", "codec", "history", "history_for", "dead_for",
-    "dead_max", "durability", "paused", "rate",
+    "dead_max", "group_in_flight", "durability", "paused", "rate",
 ]
 
 
@@ -47,6 +47,9 @@ class Settings:
     dead_for: timedelta | None = None
     #: Maximum dead letters of each shard, of which sweeps delete the oldest; 0 for no limit. Default 0.
     dead_max: int | None = None
+    #: Maximum messages of a group that are leased at the same time: 1 delivers a group in order, one after the other; 0 for no
+    #: limit (at most 65535). Default 0.
+    group_in_flight: int | None = None
     #: Confirmation that puts, cancels and reschedules wait for: memory (none), disk (the master's append-only file, synced;
     #: needs Redis 7.2), or replica:N (N replicas, 1 to 9, have the write). Default memory.
     durability: str | None = None

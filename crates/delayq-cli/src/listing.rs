@@ -43,7 +43,7 @@ pub const LEASE_ENDS: Column = ("lease ends", |envelope, now| time_from(envelope
 /// The time of death.
 pub const DIED: Column = ("died", |envelope, now| time_from(envelope.at, now));
 /// The state.
-pub const STATE: Column = ("state", |envelope, _| envelope.state.to_string());
+pub const STATE: Column = ("state", |envelope, _| state(envelope));
 /// The attempts so far.
 pub const ATTEMPT: Column = ("?>attempt", |envelope, _| envelope.attempt.to_string());
 /// The length of the stored payload.
@@ -131,6 +131,12 @@ fn table(context: &Context, page: &ListedPage, columns: &[Column], now: UnixMill
     rows.text()
 }
 
+/// The state, and its reason if a ready message may not be reserved yet.
+pub fn state(envelope: &Envelope) -> String {
+    let held = if envelope.held { ", held by its group" } else { "" };
+    format!("{}{held}", envelope.state)
+}
+
 /// The events of a message as sentences, the newest last.
 pub fn story(listed: &Listed, now: UnixMillis) -> Vec<String> {
     let envelope = match &listed.envelope {
@@ -147,6 +153,7 @@ pub fn story(listed: &Listed, now: UnixMillis) -> Vec<String> {
     let due = time_from(envelope.due, now);
     story.push(match envelope.state {
         State::Delayed => format!("due {due}"),
+        State::Ready if envelope.held => format!("held by its group since {since}; was due {due}"),
         State::Ready => format!("ready since {since}; was due {due}"),
         State::Leased if envelope.doomed => {
             format!("leased until {since}; cancelled meanwhile, so no retry")

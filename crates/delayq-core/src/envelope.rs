@@ -21,7 +21,7 @@ pub const HEAD_BYTES: usize = 32;
 pub const FORMAT: u8 = 1;
 
 /// The flags of an envelope by name.
-pub const FLAGS: [(&str, u16); 10] = [
+pub const FLAGS: [(&str, u16); 11] = [
     ("hash", HASH),
     ("expires", EXPIRES),
     ("backoff", BACKOFF),
@@ -32,6 +32,7 @@ pub const FLAGS: [(&str, u16); 10] = [
     ("reason", REASON),
     ("relative", RELATIVE),
     ("first", FIRST),
+    ("held", HELD),
 ];
 
 const HASH: u16 = 1;
@@ -44,6 +45,7 @@ const DOOMED: u16 = 64;
 const REASON: u16 = 128;
 const RELATIVE: u16 = 256;
 const FIRST: u16 = 512;
+const HELD: u16 = 1024;
 
 /// The state of a message; a finished message (the last four) leaves only a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -105,6 +107,8 @@ pub struct Envelope {
     pub payload: Vec<u8>,
     /// True if the payload is a zstd frame.
     pub zstd: bool,
+    /// True if a ready message waits for others of its group; only in answers.
+    pub held: bool,
     /// The reason of a dead letter.
     pub reason: Option<String>,
 }
@@ -276,6 +280,7 @@ impl Envelope {
             headers: Vec::new(),
             payload: Vec::new(),
             zstd: flags & ZSTD > 0,
+            held: flags & HELD > 0,
             reason: None,
         };
         envelope.decode_fields(flags, &mut input)?;
@@ -325,6 +330,7 @@ impl Envelope {
             | flag(self.relative, RELATIVE)
             | flag(self.reason.is_some(), REASON)
             | flag(self.first.is_some(), FIRST)
+            | flag(self.held, HELD)
     }
 }
 

@@ -336,6 +336,7 @@ impl Message {
             headers: self.headers.clone(),
             payload,
             zstd,
+            held: false,
             reason: None,
         }
     }

@@ -148,6 +148,9 @@ settings! {
         "How long a dead letter is kept before a sweep deletes it; 0 until it is purged or replayed";
     DeadMax, dead_max: u32 = 0, "dead-max", "dead_max", Form::Count { most: u32::MAX }, "", "0",
         "Maximum dead letters of each shard, of which sweeps delete the oldest; 0 for no limit";
+    GroupInFlight, group_in_flight: u16 = 0, "group-in-flight", "group_in_flight", Form::Count { most: 65_535 }, "at most 65535",
+        "0", "Maximum messages of a group that are leased at the same time: 1 delivers a group in order, one after the other; 0 for \
+         no limit";
     Durability, durability: Durability = Durability::Memory, "durability", "durability",
         Form::Word(&["memory", "disk", "replica:[1-9]"]), "", "memory",
         "Confirmation that puts, cancels and reschedules wait for: memory (none), disk (the master's append-only file, synced; \

@@ -1,12 +1,13 @@
 -- ack/write: ends the messages: bodies first, leases last, and notes their ends for a history.
 --
--- NEEDS    answers, any_history, base, call, ended, events, expiring, gone, last, leases, marked, sub, whose
+-- NEEDS    answers, any_history, base, call, ended, events, expiring, gone, landed, last, leases, marked, sub, whose
 -- CHANGES  events
 
 if marked[1] then call('MSET', unpack(marked)) end
 if gone then call('UNLINK', unpack(gone)) end
 if expiring then call('ZREM', base .. 'expiries', unpack(expiring)) end
 call('ZREM', leases, unpack(ended))
+for i = 1, landed and #landed or 0, 3 do redis.pcall('ZREM', base .. 'f:' .. landed[i] .. ':' .. landed[i + 1], landed[i + 2]) end
 for k = 1, any_history and last - 1 or 0 do
   if answers[k] == 'delivered' then
     events = events or { nil }

@@ -1,7 +1,7 @@
 -- pump/leases: returns messages whose lease ran out, and shortens leases that end too late.
 --
--- NEEDS    base, buried, count, expired, gen_bytes, give_back, is_whole, kill_malformed, longest, note, now, read,
---          receipt_parts, returned, write_head, LEASED, PENDING
+-- NEEDS    base, buried, count, expired, gen_bytes, give_back, is_whole, kill_malformed, land, longest, note, now,
+--          read, receipt_parts, returned, turn_after, write_head, LEASED, PENDING
 -- CHANGES  buried, expired, returned
 -- GIVES    cut_leases, lease_over
 
@@ -16,8 +16,10 @@ local function lease_over(receipt)
     return
   end
   if not m or m.state ~= LEASED or id .. gen_bytes(m.gen) ~= string.sub(receipt, #no + 2) then return end
+  turn_after(m)
   local word = give_back(m, nil, 'its lease ran out at the last attempt')
   count('leased', no, -1)
+  land(m, receipt)
   returned = returned + 1
   if m.state == PENDING then note(no, id, 'lease_ended %.0f %s', m.due, word) end
   if word == 'buried' then buried = buried + 1 end

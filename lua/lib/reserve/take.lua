@@ -1,16 +1,19 @@
 -- reserve/take: takes messages of any kind from one topic.
 --
--- NEEDS    alarm, answer, base, bytes, call, count, drop, gen, gen_bytes, gens, leased_head, look, max_bytes, must_be,
---          newer, note, note_lease, now, set_aside, sub, who, HASH, INDEXED
+-- NEEDS    alarm, answer, base, bytes, call, count, drop, gen, gen_bytes, gens, group_in, has_to_wait, leased_head,
+--          limit, look, max_bytes, must_be, newer, note, note_lease, now, park, room_of, rooms, set_aside, sub, who,
+--          HASH, INDEXED
 -- CHANGES  bytes, newer
 -- GIVES    take
 
 -- Hands out the messages of `heads` (key, head, …) under their leases (end, receipt, …). Leases come first: a lease
--- whose message was not handed out ends by itself, a message without a lease would be stuck.
-local function lease_out(no, leases, heads, until_ms)
+-- whose message was not handed out ends by itself, a message without a lease would be stuck. `flights` are the groups and
+-- receipts that count in a limit.
+local function lease_out(no, leases, heads, until_ms, flights)
   note_lease(until_ms - now)
   alarm('leases', until_ms)
   redis.call('ZADD', base .. 'leases', unpack(leases))
+  for i = 1, #flights, 2 do redis.call('ZADD', base .. 'f:' .. no .. ':' .. flights[i], now, flights[i + 1]) end
   for i = 1, #heads, 2 do call('SETRANGE', heads[i], '0', heads[i + 1]) end
   for i = 1, #heads, 2 do
     local _, attempt = struct.unpack('>I4I2', heads[i + 1], 25)
@@ -18,11 +21,11 @@ local function lease_out(no, leases, heads, until_ms)
   end
 end
 
--- Takes up to `n` from one topic. Returns the number taken, the number of visited entries, and whether the queue is at
--- its end. Entries are read first, and leave the list once all are settled: an error in between leaves stale entries,
--- never a lost one.
-local function take(no, n, until_ms)
-  local queue, prefix = base .. 'r:' .. no, base .. 'm:' .. no .. ':'
+-- Takes up to `n` from one topic, or of the parked messages of one of its groups. Returns the number taken, the number of
+-- visited entries, and whether the list is at its end. Entries are read first, and leave the list once all are settled: an
+-- error in between leaves stale entries, never a lost one.
+local function take(no, n, until_ms, parked)
+  local queue, prefix = base .. (parked and 'p:' .. no .. ':' .. parked or 'r:' .. no), base .. 'm:' .. no .. ':'
   local entries = redis.call('LRANGE', queue, 0, n - 1)
   if #entries == 0 then return 0, 0, true end
   must_be('zset', 'leases')
@@ -32,6 +35,7 @@ local function take(no, n, until_ms)
   for i = 1, #entries do keys[i] = prefix .. sub(entries[i], 1, -12) end
   local large, envs, before, behind = tonumber(redis.call('HGET', base .. 't:' .. no, 'large') or nil), nil, 0, 0
   local leases, heads, back, met, seen, gone, taken = {}, {}, {}, {}, 0, 0, 0
+  local flights, later = {}, {}
   local until_text, until_bytes = string.format('%.0f', until_ms), struct.pack('>I8', until_ms)
   local receipt_start, stamp, ready_us = no .. ':', nil, nil
   for i = 1, #entries do
@@ -45,7 +49,12 @@ local function take(no, n, until_ms)
     local word, flags = look(entry, env)
     -- An interrupted pump may have left an entry twice.
     if met[key] then word = 'stale' elseif word ~= 'stale' then met[key] = true end
-    if word == 'ready' then
+    local group = limit and word == 'ready' and (parked or group_in(env, flags))
+    local sound, waiting = true, false
+    if group and not parked then sound, waiting = pcall(has_to_wait, no, group) end
+    if sound and waiting then
+      later[#later + 1], later[#later + 2] = group, entry
+    elseif sound and word == 'ready' then
       local g = gen_bytes(gen(flags > HASH and bit.band(flags, INDEXED) > 0))
       local receipt = receipt_start .. sub(entry, 1, -12) .. g
       heads[2 * taken + 1], heads[2 * taken + 2] = key, leased_head(env, g, until_bytes)
@@ -55,9 +64,13 @@ local function take(no, n, until_ms)
       local a = #answer
       answer[a + 1], answer[a + 2], answer[a + 3] = ready_us, receipt, env
       taken, bytes = taken + 1, bytes + #env
+      if group then
+        rooms[group] = room_of(no, group) - 1
+        if limit < math.huge then flights[#flights + 1], flights[#flights + 2] = group, receipt end
+      end
     else
       local ok, counted = false, true
-      if word ~= 'newer' then ok, counted = pcall(drop, no, sub(entry, 1, -12), word) end
+      if sound and word ~= 'newer' then ok, counted = pcall(drop, no, sub(entry, 1, -12), word) end
       if not ok then
         newer, counted = newer + 1, pcall(set_aside, no, entry, env)
         if not counted then back[#back + 1] = entry end
@@ -65,7 +78,8 @@ local function take(no, n, until_ms)
       if counted then gone = gone + 1 end
     end
   end
-  if taken > 0 then lease_out(no, leases, heads, until_ms) end
+  if taken > 0 then lease_out(no, leases, heads, until_ms, flights) end
+  for i = 1, #later, 2 do park(no, later[i], later[i + 1]) end
   if #back > 0 then redis.call('RPUSH', queue, unpack(back)) end
   redis.call('LTRIM', queue, seen, '-1')
   count('ready', no, -taken - gone)

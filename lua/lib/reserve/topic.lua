@@ -1,19 +1,33 @@
 -- reserve/topic: takes from one topic as much as its policy and the limits of the call allow.
 --
--- NEEDS    allowance, answer, base, begun, broken, bytes, come_back, lease_ms, looks, max_bytes, must_be, now, place,
---          take, topic_lease, topic_no, wanted
--- CHANGES  begun, broken, looks, wanted
+-- NEEDS    allowance, answer, base, begun, broken, bytes, come_back, lease_ms, limit, looks, max_bytes, must_be, now,
+--          place, queued, rooms, take, take_parked, topic_lease, topic_no, wanted, MOST_IDS
+-- CHANGES  begun, broken, limit, looks, queued, rooms, wanted
 -- GIVES    reserve_from, served
 
 -- The policy of a topic for handing out.
 local function terms(no)
   must_be('list', 'r:' .. no)
-  local values = redis.pcall('HMGET', base .. 't:' .. no, 'paused', 'rate', 'tat', 'lease_ms')
+  local values = redis.pcall('HMGET', base .. 't:' .. no, 'paused', 'rate', 'tat', 'lease_ms', 'grouped', 'group_in_flight')
   if values.err then must_be('hash', 't:' .. no) end
+  if values[5] then
+    must_be('zset', 'k:' .. no)
+    must_be('zset', 'n:' .. no)
+  end
   return values
 end
 
 local served = #answer > 6
+
+-- Applies the limit of the topic's groups. Without one, ends the marks of an earlier limit once no message is subject to them.
+local function limit_groups(no, grouped, in_flight)
+  local most = tonumber(in_flight) or 0
+  limit, rooms, queued = grouped and (most > 0 and most or math.huge), {}, {}
+  if limit == math.huge and redis.call('EXISTS', base .. 'k:' .. no) == 0
+    and (tonumber(redis.call('HGET', base .. 'stats', 'leased:' .. no)) or 0) <= 0 then
+    redis.call('HDEL', base .. 't:' .. no, 'grouped')
+  end
+end
 
 local function reserve_from(topic)
   local no = topic_no(topic)
@@ -26,11 +40,12 @@ local function reserve_from(topic)
     return
   end
   served = true
-  local paused, rate, empty_at, topic_lease_ms = unpack(policy_or_fault)
+  local paused, rate, empty_at, topic_lease_ms, grouped, in_flight = unpack(policy_or_fault)
+  limit_groups(no, grouped, in_flight)
   local allowed, interval, tat = allowance(no, paused, tonumber(rate), empty_at)
   local until_ms = now + (lease_ms or topic_lease(topic_lease_ms))
   if not begun then answer[at + 1], answer[at + 2], answer[at + 3] = place - 4, until_ms, 0 end
-  local taken, over = 0, false
+  local taken, over = limit and take_parked(no, math.min(allowed, MOST_IDS), until_ms) or 0, bytes >= max_bytes
   while not over and wanted > 0 and looks > 0 and allowed > taken do
     local got, seen, last = take(no, math.min(wanted, looks, allowed - taken), until_ms)
     taken, wanted, looks = taken + got, wanted - got, looks - seen

@@ -51,6 +51,7 @@ end
 local function holds(no)
   local n = books_of(no)
   if redis.call('EXISTS', base .. 'r:' .. no) == 1 then return 'a ready queue' end
+  if redis.call('EXISTS', base .. 'k:' .. no) == 1 then return 'parked messages' end
   if redis.call('EXISTS', base .. 'd:' .. no) == 1 then return 'dead letters' end
   if n[8] ~= 0 then return 'leased messages' end
   return delayed(no) or not is_balanced(n) and 'books that do not balance' or nil
@@ -62,5 +63,5 @@ local function forget_topic(name, no)
   redis.call('HDEL', base .. 'stats', unpack(counters_of(no)))
   redis.call('HDEL', KEYS[1], 'topic:' .. name)
   drop_history(no)
-  redis.call('UNLINK', base .. 't:' .. no, base .. 'w:' .. no)
+  redis.call('UNLINK', base .. 't:' .. no, base .. 'w:' .. no, base .. 'n:' .. no)
 end

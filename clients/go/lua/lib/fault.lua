@@ -67,6 +67,7 @@ local ENTRY = {
   markers = named,
   g = named,
 }
+ENTRY.f = ENTRY.leases
 
 -- True if the message's state matches the index of an entry.
 local BELONGS = {
@@ -76,6 +77,7 @@ local BELONGS = {
   expiries = function(m) return m.state <= LEASED end,
   markers = function(m) return m.state > DEAD end,
   g = function(m, index) return m.state <= LEASED and group_and_expiry(m) == string.sub(index, 3) end,
+  f = function(m) return m.state == LEASED end,
 }
 
 local function kind_of(index) return string.match(index, '^%a*') end
@@ -101,8 +103,8 @@ end
 local function leads_nowhere(index, member)
   local no, id, g = message_of(index, member)
   if no then return is_astray(index, g, read(no, id)) end
-  local kind = kind_of(index)
-  return (kind == 'ends' or kind == 'markers') and redis.call('EXISTS', base .. member) == 0
+  local key = kind_of(index) == 'k' and 'p' .. string.sub(index, 2) .. ':' .. member or member
+  return string.find(index, '^[emk]') and redis.call('EXISTS', base .. key) == 0
 end
 
 local RINGS = { b = true, leases = true, expiries = true, markers = true, ends = true }

@@ -2,7 +2,7 @@
 
 use crate::deployment::Context;
 use crate::failure::{of_core, usage};
-use crate::listing::json_of;
+use crate::listing::{json_of, state};
 use crate::naming::named;
 use crate::output::{payload, time_from};
 use crate::printable::printable;
@@ -55,7 +55,7 @@ impl Get {
             row("id", listed.id.to_string());
             row("topic", listed.topic.to_string());
             row("shard", listed.shard.to_string());
-            row("state", envelope.state.to_string());
+            row("state", state(envelope));
             row("due", time_from(envelope.due, now));
             let since = if envelope.state == State::Leased { "lease ends" } else { "since" };
             row(since, time_from(envelope.at, now));

@@ -47,6 +47,8 @@ pub struct Numbers {
     pub paused: u16,
     /// The rate in messages per second over all shards; `None`: unlimited.
     pub rate: Option<f64>,
+    /// Groups that are full, or were until now, and have further ready messages.
+    pub full_groups: u64,
     /// Keys of the wrong type, over all shards; their contents are not counted.
     pub unreadable: u64,
 }
@@ -89,6 +91,7 @@ impl Numbers {
         self.replaced += other.replaced;
         self.buried += other.buried;
         self.paused += other.paused;
+        self.full_groups += other.full_groups;
         self.unreadable += other.unreadable;
         let earlier = |one: Option<UnixMillis>, two| [one, two].into_iter().flatten().min();
         self.next_due = earlier(self.next_due, other.next_due);
@@ -120,6 +123,7 @@ impl Numbers {
         self.unreadable = reply.number()?;
         self.oldest_ready = reply.maybe_number()?.map(UnixMillis::new);
         self.oldest_unhandled = reply.maybe_number()?.map(UnixMillis::new);
+        self.full_groups = reply.number()?;
         Ok(())
     }
 }

@@ -31,7 +31,11 @@ fn ready_age(topics: &Topics, now: UnixMillis, limits: Pair) -> Check {
         return Check::good(READY_OLD.what, "no message waits for a consumer");
     };
     let paused = if topics.numbers[topic].paused > 0 { ", which is paused," } else { "" };
-    let waits = format!("the oldest ready message of {topic}{paused} has waited for {}", duration(age));
+    let held = match topics.numbers[topic].full_groups {
+        0 => String::new(),
+        full => format!("; {} of messages held by their group", counted(full, "group")),
+    };
+    let waits = format!("the oldest ready message of {topic}{paused} has waited for {}{held}", duration(age));
     let too_old = topics.ready_ages(now).filter(|(_, age)| judged(*age) != Judgement::Good).count();
     let found = match too_old.saturating_sub(1) {
         0 => waits,

@@ -29,6 +29,7 @@ pub fn message(listed: &Listed, payload: bool) -> Value {
     value["max_attempts"] = envelope.max_attempts.into();
     add_time(&mut value, "expires", envelope.expires);
     value["cancelled_while_leased"] = envelope.doomed.into();
+    value["held_by_group"] = envelope.held.into();
     value["reason"] = envelope.reason.clone().into();
     value["headers"] = envelope.headers.iter().map(|(name, value)| json!([name, value])).collect();
     value["payload_bytes"] = envelope.payload.len().into();

@@ -1,9 +1,10 @@
 //! Compares every key and every entry of a shard with the model.
 
+use crate::model::limiting::is_among;
 use crate::model::{Model, Msg, Outcome, Place, index_name};
 use crate::snapshot::{Name, Snapshot, lossy, parse_name};
 use delayq::{State, UnixMillis};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Facts about a shard that only observation reveals: gens, and notifications of the timer.
 #[derive(Clone, Debug, Default)]
@@ -12,6 +13,8 @@ pub(crate) struct Watch {
     gens: BTreeMap<Name, u32>,
     /// Length of each ready queue, and count of publications.
     queues: BTreeMap<u32, usize>,
+    /// Index and group of each turn.
+    turns: BTreeSet<(String, Vec<u8>)>,
     said: usize,
     kept: BTreeMap<Name, &'static str>,
     /// True if keys may be broken, which may lose events.
@@ -55,6 +58,7 @@ pub(crate) fn compare(model: &Model, shard: &Snapshot, watch: &mut Watch) -> Out
     }
     totals(model, shard)?;
     groups(model, shard)?;
+    limits(model, shard)?;
     registry(model, shard)?;
     alarms(model, shard)?;
     histories(model, shard, watch)?;
@@ -84,9 +88,11 @@ fn message(name: &Name, msg: &Msg, model: &Model, shard: &Snapshot, watch: &mut 
     let member = [&name.1[..], &generation.to_be_bytes()].concat();
     let in_bucket: Vec<_> =
         shard.buckets.iter().filter(|(no, _, m, _)| *no == name.0 && *m == member).collect();
-    let queue = shard.ready.get(&name.0).map_or(&[][..], Vec::as_slice);
+    let group = wanted.group.as_ref().map(|group| (name.0, group.to_string()));
+    let parked = group.and_then(|group| shard.parked.get(&group));
+    let queue = shard.ready.get(&name.0).into_iter().chain(parked).flatten();
     let in_queue: Vec<_> =
-        queue.iter().filter(|entry| entry.starts_with(&member) && entry.len() == member.len() + 7).collect();
+        queue.filter(|entry| entry.starts_with(&member) && entry.len() == member.len() + 7).collect();
     let indexed = wanted.group.is_some() || wanted.expires.is_some();
     match &msg.place {
         Place::Delayed => {
@@ -210,6 +216,36 @@ fn groups(model: &Model, shard: &Snapshot) -> Outcome {
     let mut listed = shard.groups.clone();
     listed.sort();
     ensure!(listed == wanted, "groups {listed:?}, not {wanted:?}");
+    Ok(())
+}
+
+/// Parked messages are in an index, and wait for a message of their group in flight, or have a turn.
+fn limits(model: &Model, shard: &Snapshot) -> Outcome {
+    let mut flights = 0;
+    for (name, msg) in model.messages.iter().filter(|(_, msg)| is_among(&model.flights, msg)) {
+        let group = msg.stored.group.as_ref().expect("a message in flight has a group");
+        let Place::Leased { receipt, .. } = &msg.place else { continue };
+        let listed = shard.index(&format!("f:{}:{group}", name.0)).contains_key(receipt);
+        ensure!(listed, "{receipt:?} of {group} is not among the messages in flight");
+        flights += 1;
+    }
+    let of = |kind: &'static str| shard.indexes.iter().filter(move |(name, _)| name.starts_with(kind));
+    let listed: usize = of("f:").map(|(_, entries)| entries.len()).sum();
+    ensure!(listed == flights, "{listed} messages are in flight, not {flights}");
+    let full: BTreeSet<_> =
+        of("k:").flat_map(|(name, groups)| groups.keys().map(|group| (&name[2..], lossy(group)))).collect();
+    let numbered: Vec<_> = shard.parked.keys().map(|(no, group)| (no.to_string(), group.clone())).collect();
+    let parked: BTreeSet<_> = numbered.iter().map(|(no, group)| (no.as_str(), group.clone())).collect();
+    ensure!(full == parked, "groups with parked messages {full:?}, not {parked:?}");
+    for (no, group) in parked {
+        let has_turn = shard.index(&format!("n:{no}")).contains_key(group.as_bytes());
+        let waits = model.in_flight(no.parse().unwrap(), group.as_bytes()) > 0;
+        ensure!(has_turn || waits, "the parked messages of {group} wait for ever");
+    }
+    for (name, turns) in of("n:") {
+        let is_full = |group: &Vec<u8>| full.contains(&(&name[2..], lossy(group)));
+        ensure!(turns.keys().all(is_full), "a turn of nothing: {turns:?}");
+    }
     Ok(())
 }
 
@@ -340,6 +376,11 @@ fn histories(model: &Model, shard: &Snapshot, watch: &mut Watch) -> Outcome {
     Ok(())
 }
 
+fn turns_of(shard: &Snapshot) -> BTreeSet<(String, Vec<u8>)> {
+    let indexes = shard.indexes.iter().filter(|(name, _)| name.starts_with("n:"));
+    indexes.flat_map(|(name, groups)| groups.keys().map(|group| (name.clone(), group.clone()))).collect()
+}
+
 /// The timer was notified of every nearer due time, and waiting consumers of every queue that was empty.
 fn told(shard: &Snapshot, watch: &mut Watch) -> Outcome {
     let news = &shard.said[watch.said.min(shard.said.len())..];
@@ -358,6 +399,12 @@ fn told(shard: &Snapshot, watch: &mut Watch) -> Outcome {
         let heard = news.iter().any(|line| line.contains("}:ready="));
         ensure!(!was_empty || heard, "nobody was told that queue {no} has {} entries", queue.len());
     }
+    for (name, groups) in shard.indexes.iter().filter(|(name, _)| name.starts_with("n:")) {
+        let heard = news.iter().any(|line| line.contains("}:ready="));
+        let is_new = groups.keys().any(|group| !watch.turns.contains(&(name.clone(), group.clone())));
+        ensure!(!is_new || heard, "nobody was told of a turn in {name}");
+    }
+    watch.turns = turns_of(shard);
     watch.queues = shard.ready.iter().map(|(no, queue)| (*no, queue.len())).collect();
     Ok(())
 }

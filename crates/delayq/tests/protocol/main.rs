@@ -18,6 +18,7 @@ mod expiry;
 mod finish;
 mod forgetting;
 mod given_back;
+mod group_limits;
 mod headers;
 mod history;
 mod identity;

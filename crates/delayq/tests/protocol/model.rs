@@ -6,6 +6,7 @@
 
 mod changing;
 mod forgetting;
+pub(crate) mod limiting;
 mod looking;
 mod mending;
 mod promoting;
@@ -64,6 +65,10 @@ pub(crate) struct Model {
     pub(crate) remembered: BTreeMap<u32, u64>,
     pub(crate) settings: BTreeMap<(u32, String), Vec<u8>>,
     pub(crate) rates: BTreeMap<u32, u64>,
+    /// Topics that had a limit of their groups, and may have parked messages.
+    pub(crate) grouped: BTreeSet<u32>,
+    /// Receipts that count in the limit of a group, as long as they hold their message.
+    pub(crate) flights: BTreeSet<Vec<u8>>,
     pub(crate) messages: BTreeMap<Name, Msg>,
     pub(crate) books: BTreeMap<(&'static str, u32), i64>,
     pub(crate) shifts: BTreeMap<String, Shift>,

@@ -64,6 +64,11 @@ async fn after_each_sweep_of_what_is_sound_or_got_stuck_the_whole_shard_equals_t
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn with_limits_of_groups_the_whole_shard_equals_the_model() {
+    hold_to_the_model("with_limits_of_groups", seeds(Weather::Grouped, 1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn seeds_that_failed_once_do_not_fail_again() {
     for line in SEEDS.lines().filter(|line| !line.starts_with('#')) {
         let (word, seed) = line.split_once(' ').expect("a line is a weather and a seed");

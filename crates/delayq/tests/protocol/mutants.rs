@@ -225,7 +225,7 @@ const MUTANTS: [(&str, &str, &str, &str); 110] = [
     ),
     (
         "list shows a ready message as delayed",
-        "lib/look",
+        "lib/shown",
         "if m.state ~= PENDING or is_delayed(m) then",
         "if true then",
     ),
@@ -371,7 +371,7 @@ const MUTANTS: [(&str, &str, &str, &str); 110] = [
     ),
     (
         "a dead letter is shown without its reason",
-        "lib/look",
+        "lib/shown",
         "if type(reason) == 'string' then",
         "if false then",
     ),
@@ -459,7 +459,7 @@ const MUTANTS: [(&str, &str, &str, &str); 110] = [
     (
         "forget gives a number out again",
         "lib/empty",
-        "redis.call('UNLINK', base .. 't:' .. no, base .. 'w:' .. no)",
+        "redis.call('UNLINK', base .. 't:' .. no, base .. 'w:' .. no, base .. 'n:' .. no)",
         "redis.call('HINCRBY', KEYS[1], 'topics', -1)",
     ),
     (
@@ -499,6 +499,51 @@ const MUTANTS_OF_SWEEPS: [(&str, &str, &str, &str); 5] = [
     ),
 ];
 
+const MUTANTS_OF_GROUPS: [(&str, &str, &str, &str); 12] = [
+    ("a full group has room", "lib/reserve/groups", "rooms[group] = limit - inside", "rooms[group] = limit"),
+    (
+        "a message overtakes the parked ones of its group",
+        "lib/reserve/groups",
+        "if not queued[group] and room_of(no, group) > 0 then",
+        "if room_of(no, group) > 0 then",
+    ),
+    (
+        "a leased message does not count in its group",
+        "lib/reserve/take",
+        "if limit < math.huge then flights",
+        "if false then flights",
+    ),
+    (
+        "messages of one call do not count in their group",
+        "lib/reserve/take",
+        "rooms[group] = room_of(no, group) - 1",
+        "do end",
+    ),
+    (
+        "a parked entry stays in the ready queue",
+        "lib/reserve/take",
+        "later[#later + 1], later[#later + 2] = group, entry",
+        "back[#back + 1] = entry",
+    ),
+    (
+        "a parked message is in no index",
+        "lib/reserve/groups",
+        "redis.call('ZADD', base .. 'k:' .. no, 'NX', now, group)",
+        "do end",
+    ),
+    ("an ack gives no turn", "lib/ack/indexes", "local given = is_queued and", "local given = false and"),
+    (
+        "an ack leaves its message in flight",
+        "lib/ack/write",
+        "for i = 1, landed and #landed or 0, 3 do",
+        "for i = 1, 0 do",
+    ),
+    ("the end of a lease gives no turn", "lib/pump/leases", "  turn_after(m)\n", ""),
+    ("a release leaves its message in flight", "release", "  land(m, receipt)\n", ""),
+    ("a burial gives no turn", "bury", "    turn_after(m)\n", ""),
+    ("a turn is told to nobody", "lib/turn", "now, group) == 1 then", "now, group) == 2 then"),
+];
+
 /// `DELAYQ_MUTANTS=put,lib/page` selects the mutants of some files.
 #[allow(clippy::disallowed_methods, reason = "which mutants are tried is for the caller of the tests to say")]
 fn is_asked_for(file: &str) -> bool {
@@ -515,7 +560,9 @@ async fn every_broken_script_turns_the_model_test_red() {
     let (mut unseen, mut betrayed) = (Vec::new(), String::new());
     let fair = MUTANTS.into_iter().map(|mutant| (Weather::Fair, mutant));
     let swept = MUTANTS_OF_SWEEPS.into_iter().map(|mutant| (Weather::Swept, mutant));
-    for (weather, (what, file, from, to)) in fair.chain(swept).filter(|(_, (_, file, ..))| is_asked_for(file))
+    let grouped = MUTANTS_OF_GROUPS.into_iter().map(|mutant| (Weather::Grouped, mutant));
+    for (weather, (what, file, from, to)) in
+        fair.chain(swept).chain(grouped).filter(|(_, (_, file, ..))| is_asked_for(file))
     {
         let known = at_length(known(&written, what), None);
         match betrayal(&server, &scripts_with(&[(file, from, to)]), weather, known).await {

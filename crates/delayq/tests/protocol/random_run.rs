@@ -39,6 +39,8 @@ pub(crate) enum Weather {
     Poisoned,
     /// Entries, bodies and alarms get lost, and sweeps mend the shard.
     Swept,
+    /// Topics limit their groups. Now and then an answer is lost, and the call is repeated.
+    Grouped,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -142,7 +144,8 @@ async fn one_run(shard: (BareShard, Admin), weather: Weather, seed: u64) -> Resu
 // === impl Weather ===
 
 impl Weather {
-    pub(crate) const ALL: [Self; 4] = [Self::Fair, Self::AnswersLost, Self::Poisoned, Self::Swept];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Fair, Self::AnswersLost, Self::Poisoned, Self::Swept, Self::Grouped];
 
     pub(crate) fn word(self) -> &'static str {
         match self {
@@ -150,6 +153,7 @@ impl Weather {
             Self::AnswersLost => "lost",
             Self::Poisoned => "poisoned",
             Self::Swept => "swept",
+            Self::Grouped => "grouped",
         }
     }
 }
@@ -203,6 +207,8 @@ impl Run {
                 Weather::Poisoned if self.rng.u8(..3) == 0 => self.broken_step(action).await?,
                 Weather::Poisoned => self.step(&action).await?,
                 Weather::Swept => self.swept_step(&action).await?,
+                Weather::Grouped if self.rng.u8(..8) == 0 => self.lost_step(&action).await?,
+                Weather::Grouped => self.fair_step(&action).await?,
             }
         }
         self.log.push("draining".into());

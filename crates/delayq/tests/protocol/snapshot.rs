@@ -18,11 +18,13 @@ pub(crate) struct Snapshot {
     pub(crate) buckets: Vec<(u32, u64, Vec<u8>, u64)>,
     /// Entries of ready queues by topic number, in their order.
     pub(crate) ready: BTreeMap<u32, Vec<Vec<u8>>>,
+    /// Parked entries by topic number and group, in their order.
+    pub(crate) parked: BTreeMap<(u32, String), Vec<Vec<u8>>>,
     /// Dead letters: topic number, id‖gen, time of death.
     pub(crate) dead: Vec<(u32, Vec<u8>, u64)>,
     /// Groups: group, `no:id`, due.
     pub(crate) groups: Vec<(String, Vec<u8>, u64)>,
-    /// The indexes `leases`, `expiries`, `markers`, `ends`, `alarms`.
+    /// The indexes `leases`, `expiries`, `markers`, `ends`, `alarms`, and those of groups with a limit: `k:…`, `n:…`, `f:…`.
     pub(crate) indexes: BTreeMap<String, BTreeMap<Vec<u8>, u64>>,
     /// Receipts of markers, by the time at which the marker is forgotten.
     pub(crate) ends: BTreeMap<u64, Vec<Vec<u8>>>,
@@ -77,6 +79,11 @@ impl Snapshot {
             ("r", "list") => {
                 self.ready.insert(tail.parse().unwrap(), held);
             }
+            ("p", "list") => {
+                let (no, group) =
+                    tail.split_once(':').expect("a list of parked entries has a topic and a group");
+                self.parked.insert((no.parse().unwrap(), group.to_owned()), held);
+            }
             ("e", "list") => {
                 self.ends.insert(tail.parse().unwrap(), held);
             }
@@ -89,7 +96,7 @@ impl Snapshot {
                 let entries = self.healthy(&text, held);
                 self.groups.extend(entries.into_iter().map(|(member, due)| (tail.to_owned(), member, due)));
             }
-            ("leases" | "expiries" | "markers" | "ends" | "alarms", "zset") => {
+            ("leases" | "expiries" | "markers" | "ends" | "alarms" | "k" | "n" | "f", "zset") => {
                 let entries = self.healthy(&text, held);
                 self.indexes.insert(text, entries.into_iter().collect());
             }
@@ -150,6 +157,7 @@ impl Snapshot {
         left.extend(self.bodies.keys().map(|(no, id)| format!("m:{no}:{}", lossy(id))));
         left.extend(self.buckets.iter().map(|(no, hour, ..)| format!("b:{no}:{hour}")));
         left.extend(self.ready.keys().map(|no| format!("r:{no}")));
+        left.extend(self.parked.keys().map(|(no, group)| format!("p:{no}:{group}")));
         left.extend(self.dead.iter().map(|(no, ..)| format!("d:{no}")));
         left.extend(self.reasons.keys().map(|(no, id)| format!("w:{no} {}", lossy(id))));
         left.extend(self.groups.iter().map(|(group, ..)| format!("g:{group}")));

@@ -48,7 +48,7 @@ async fn whatever_got_stuck_is_named_by_an_audit_and_mended_by_a_repair_while_al
     load.stop().await;
 
     let delivered = scene.drain().await;
-    for id in ["lost-ready", "lost-delayed", "unleased", "rings", "alone"] {
+    for id in ["lost-ready", "lost-delayed", "unleased", "rings", "alone", "parked"] {
         assert!(delivered.contains(id), "{id} is not among {delivered:?}");
     }
     let numbers = scene.admin.topic(&scene.stuck).count().await.unwrap();
@@ -84,7 +84,7 @@ async fn whatever_got_stuck_is_mended_by_sweeps_while_all_goes_on_and_nothing_el
     load.stop().await;
 
     let delivered = scene.drain().await;
-    for id in ["lost-ready", "lost-delayed", "unleased", "rings", "alone"] {
+    for id in ["lost-ready", "lost-delayed", "unleased", "rings", "alone", "parked"] {
         assert!(delivered.contains(id), "{id} is not among {delivered:?}");
     }
     for topic in ["stuck", "load"] {

@@ -1,6 +1,7 @@
 -- ack/each: acks messages one by one.
 --
--- NEEDS    answers, call, end_lease, finish, last, leases, must_be, others, read, receipt_parts, together, LEASED
+-- NEEDS    answers, call, end_lease, finish, land, last, leases, must_be, others, read, receipt_parts, together,
+--          turn_after, LEASED
 
 must_be('zset', 'leases')
 must_be('hash', 'stats')
@@ -9,8 +10,12 @@ local function ack(receipt)
   local no, id = receipt_parts(receipt)
   local m, why = read(no, id)
   if why == 'newer' or why == 'malformed' then error({ err = why .. ' envelope' }) end
-  if m and m.state == LEASED then finish(m, 'delivered') end
+  if m and m.state == LEASED then
+    turn_after(m)
+    finish(m, 'delivered')
+  end
   end_lease({ no = no }, receipt)
+  if m then land(m, receipt) end
   return 'delivered'
 end
 -- A repeated receipt gets one answer.

@@ -1,7 +1,7 @@
 -- ack/indexes: counts the ended messages, and adds and removes index entries. Stops at the first failure, usually a
 -- key of the wrong type.
 --
--- NEEDS    base, blind, expiring, grouped, leases, lists, nearest, stats, sub, topics, LAST_MS
+-- NEEDS    base, blind, expiring, grouped, landed, leases, lists, nearest, now, stats, sub, topics, LAST_MS
 -- CHANGES  nearest
 -- GIVES    failed, listed, new
 
@@ -32,6 +32,17 @@ for i = 1, not failed and lists and #lists or 0 do
   failed = type(pushed) ~= 'number'
   if failed then break end
   listed = i
+end
+-- As in `turn.lua`: a turn too many is dropped.
+for i = 1, landed and not failed and #landed or 0, 3 do
+  local no, group = landed[i], landed[i + 1]
+  local is_queued = redis.pcall('ZSCORE', base .. 'k:' .. no, group)
+  local given = is_queued and redis.pcall('ZADD', base .. 'n:' .. no, 'NX', now, group)
+  failed = failed or type(is_queued) == 'table' or type(given) == 'table'
+  if given == 1 then
+    local name = redis.pcall('HGET', base .. 't:' .. no, 'name')
+    redis.call('SPUBLISH', base .. 'ready', type(name) == 'string' and name or '')
+  end
 end
 -- Removals from these indexes cannot be undone, so they come last; a read probes `expiries`.
 if expiring and not failed then failed = type(redis.pcall('ZCARD', base .. 'expiries')) == 'table' end

@@ -3,11 +3,11 @@
 -- NEEDS    answers, base, blind, byte, keys, last, now, proof, sub, together, topic, whose, BACKOFF, EXPIRES, FORMAT,
 --          GROUP, HASH, INDEXED, LEASED
 -- CHANGES  topic
--- GIVES    ended, expiring, gone, grouped, lists, marked, others
+-- GIVES    ended, expiring, gone, grouped, landed, lists, marked, others
 
 -- `ended` has the receipts that end, with the body to delete, or the temporary marker in its place. `lists` are the
 -- lists of `ends.lua`: each key with its new receipts.
-local ended, marked, lists, gone, grouped, expiring, others = { nil }, { nil, nil }, nil, nil, nil, nil, nil
+local ended, marked, lists, gone, grouped, expiring, landed, others = { nil }, { nil, nil }, nil, nil, nil, nil, nil, nil
 local remembered, into, now_bytes
 for k = 1, together and blind and last - 1 or 0 do
   if proof[k] then
@@ -62,6 +62,10 @@ for k = 1, together and not blind and last - 1 or 0 do
     if group then
       grouped = grouped or {}
       grouped[#grouped + 1], grouped[#grouped + 2] = base .. 'g:' .. group, sub(receipt, 1, -5)
+      if topic.limits then
+        landed = landed or {}
+        landed[#landed + 1], landed[#landed + 2], landed[#landed + 3] = topic.no, group, receipt
+      end
     end
     if expires then
       expiring = expiring or {}

@@ -15,11 +15,12 @@ for k = 1, last - 1 do
     local no = string.match(receipt, '^([^:]*):') or ''
     topic = topics[no]
     if not topic then
-      local policy = redis.pcall('HMGET', base .. 't:' .. no, 'remember_own_ms', 'remember_generated_ms', 'history', 'large')
+      local policy = redis.pcall('HMGET', base .. 't:' .. no, 'remember_own_ms', 'remember_generated_ms', 'history', 'large',
+        'grouped')
       if policy.err then together = false end
       any_history, any_large = any_history or policy[3] and policy[3] ~= '0', any_large or policy[4]
       topic = { no = no, ended = 0, own = tonumber(policy[1]) or REMEMBER_OWN_MS, generated = tonumber(policy[2]) or 0, left = nil,
-        done = nil }
+        done = nil, limits = policy[5] or nil }
       topics[no] = topic
     end
   end

@@ -30,6 +30,8 @@ pub enum FindingKind {
     NoAlarm,
     /// A group's shift that never ends, so that no other shift can begin.
     NoShiftEnd,
+    /// Parked messages of a group that no end of a lease would ever let go.
+    NoTurn,
     /// A key of the wrong type. The key is not mended, because the former content is unknown and another client wrote
     /// the key.
     WrongType,
@@ -95,7 +97,7 @@ pub struct Uncounted {
 // === impl FindingKind ===
 
 impl FindingKind {
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::NoPlace,
         Self::NoLease,
         Self::NoDeadEntry,
@@ -106,6 +108,7 @@ impl FindingKind {
         Self::StaleEntry,
         Self::NoAlarm,
         Self::NoShiftEnd,
+        Self::NoTurn,
         Self::WrongType,
     ];
 
@@ -122,6 +125,7 @@ impl FindingKind {
             Self::StaleEntry => "stale_entry",
             Self::NoAlarm => "no_alarm",
             Self::NoShiftEnd => "no_shift_end",
+            Self::NoTurn => "no_turn",
             Self::WrongType => "wrong_type",
         }
     }
@@ -143,6 +147,7 @@ impl FindingKind {
             Self::StaleEntry => "remove the entry",
             Self::NoAlarm => "set the alarm",
             Self::NoShiftEnd => "forget the shift within an hour",
+            Self::NoTurn => "let the group have its turn",
             Self::WrongType => "none: DEL or restore the key by hand",
         }
     }
@@ -228,8 +233,8 @@ impl Named {
                 let number = index.split(':').nth(1).unwrap_or_default();
                 Self::new(format!("#{number}"), without_gen)
             }
-            "leases" => Self::of(without_gen),
-            "ends" => Self::new(String::new(), entry),
+            "leases" | "f" => Self::of(without_gen),
+            "ends" | "k" => Self::new(String::new(), entry),
             _ => Self::of(entry),
         }
     }

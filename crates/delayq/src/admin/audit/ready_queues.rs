@@ -12,6 +12,8 @@ use std::collections::{BTreeMap, HashSet};
 const MOST: usize = 100_000;
 /// Entries of a queue that are read in one step.
 const A_STEP: isize = 2000;
+/// Groups that are read in one step.
+const GROUPS_A_STEP: usize = 500;
 /// Messages that are checked again in one call.
 const BODIES_A_CALL: usize = 100;
 /// Searches of a queue before a missing message counts as lost: a reserve moves messages that cannot be reserved now to
@@ -66,7 +68,7 @@ impl PacedCalls {
         Ok(lost)
     }
 
-    /// Removes the members that are in the queue. Reads from the end to the head, so that entries that are added or
+    /// Removes the members that are in the queue, or parked by their group. Reads from the end to the head, so that entries that are added or
     /// taken meanwhile do not move other entries past the search.
     async fn look_through(
         &mut self,
@@ -74,7 +76,30 @@ impl PacedCalls {
         number: &[u8],
         members: &mut HashSet<Vec<u8>>,
     ) -> Result<(), Error> {
-        let key = [self.keys().base(shard).as_bytes(), b"r:", number].concat();
+        self.look_through_list(shard, &[b"r:", number].concat(), members).await?;
+        // Afterwards, since parked entries come from the ready queue.
+        let groups = [b"k:", number].concat();
+        let mut from = 0;
+        while !members.is_empty() {
+            let page = self.page(shard, &groups, from..from + GROUPS_A_STEP).await?;
+            for group in &page {
+                self.look_through_list(shard, &[b"p:", number, b":", group].concat(), members).await?;
+            }
+            if page.len() < GROUPS_A_STEP {
+                return Ok(());
+            }
+            from += GROUPS_A_STEP;
+        }
+        Ok(())
+    }
+
+    async fn look_through_list(
+        &mut self,
+        shard: ShardId,
+        list: &[u8],
+        members: &mut HashSet<Vec<u8>>,
+    ) -> Result<(), Error> {
+        let key = [self.keys().base(shard).as_bytes(), list].concat();
         let mut end = -1;
         while !members.is_empty() {
             let mut lrange = redis::cmd("LRANGE");

@@ -74,6 +74,7 @@ impl Item {
             headers: if self.content == 2 { vec![("a".into(), "b".into())] } else { Vec::new() },
             payload: vec![b'x'; usize::from(self.content)],
             zstd: false,
+            held: false,
             reason: None,
         }
     }

@@ -12,7 +12,7 @@ impl Model {
         let Some(no) = self.no(topic) else {
             return same("forget", call.words.as_slice(), &["unknown".into()]);
         };
-        if self.is_drained(no) && !call.before.ready.contains_key(&no) {
+        if self.is_drained(no) && !has_entries(no, call) {
             self.forget_topic(no);
             return same("forget", call.words.as_slice(), &["forgotten".into()]);
         }
@@ -24,7 +24,7 @@ impl Model {
             (1..).zip(&self.topics).filter(|(_, name)| !name.is_empty()).map(|(no, _)| no).collect();
         let mut forgotten = BTreeSet::new();
         for no in numbers {
-            if !self.held && self.is_quiet(no, quiet) && !call.before.ready.contains_key(&no) {
+            if !self.held && self.is_quiet(no, quiet) && !has_entries(no, call) {
                 forgotten.insert(self.topics[no as usize - 1].clone());
                 self.forget_topic(no);
             }
@@ -43,9 +43,11 @@ impl Model {
     pub(crate) fn notes(&self, no: u32) -> Vec<(String, Vec<u8>)> {
         let quiet = self.quiet.get(&no).map(|(accepted, since)| ("quiet", format!("{accepted} {since}")));
         let remembered = self.remembered.get(&no).map(|ms| ("remembered_ms", ms.to_string()));
+        let grouped = self.grouped.contains(&no).then(|| ("grouped", "1".to_owned()));
         quiet
             .into_iter()
             .chain(remembered)
+            .chain(grouped)
             .map(|(note, value)| (note.to_owned(), value.into_bytes()))
             .collect()
     }
@@ -76,7 +78,13 @@ impl Model {
         self.settings.retain(|(own, _), _| *own != no);
         self.books.retain(|(_, own), _| *own != no);
         self.rates.remove(&no);
+        self.grouped.remove(&no);
         self.quiet.remove(&no);
         self.remembered.remove(&no);
     }
+}
+
+/// Stale entries of finished messages may be left.
+fn has_entries(no: u32, call: &Call<'_>) -> bool {
+    call.before.ready.contains_key(&no) || !call.before.index(&format!("k:{no}")).is_empty()
 }

@@ -1,5 +1,6 @@
 //! The answers of all scripts that only read.
 
+use super::limiting::QueueAt;
 use super::tending::{next_due, pairs};
 use super::{Call, Model, Msg, Outcome, Place, same, same_bytes};
 use crate::action::{Action, List, Mark};
@@ -8,6 +9,8 @@ use std::collections::BTreeMap;
 
 const HOUR_MS: u64 = 3_600_000;
 const HAS_REASON: u8 = 128;
+/// In the flags' first byte.
+const IS_HELD: u8 = 4;
 
 const BOOKS: [&str; 7] = ["accepted", "delivered", "cancelled", "expired", "purged", "replaced", "buried"];
 
@@ -56,6 +59,10 @@ impl Model {
         let mut bytes = call.before.bodies[name].clone();
         if msg.place == Place::Ready {
             bytes[1] = delayq::State::Ready as u8;
+            let full = call.before.index(&format!("k:{}", name.0));
+            if msg.stored.group.as_ref().is_some_and(|group| full.contains_key(group.as_str().as_bytes())) {
+                bytes[2] |= IS_HELD;
+            }
         }
         if let Some(reason) = call.before.reasons.get(name) {
             bytes[3] |= HAS_REASON;
@@ -83,7 +90,9 @@ impl Model {
         let setting = |field| self.setting(no, field).map(lossy).unwrap_or_default();
         same("paused, rate", &call.words[13..16], &[setting("paused"), setting("rate"), "0".to_owned()])?;
         let since = self.waiting_since(no, call).map(|ms| ms.map_or(String::new(), |ms| ms.to_string()));
-        same("oldest ready, oldest unhandled", &call.words[16..], &since)?;
+        same("oldest ready, oldest unhandled", &call.words[16..18], &since)?;
+        let full = call.before.index(&format!("k:{no}")).len().to_string();
+        same("groups with parked messages", &call.words[18..], &[full])?;
         let due =
             |(name, msg): (&Name, &Msg)| (name.0 == no && msg.place == Place::Delayed).then(|| msg.due());
         let first = self.messages.iter().filter_map(due).min();
@@ -153,9 +162,10 @@ impl Model {
 
     /// Stale entries are skipped, but count.
     fn page_of_ready(&self, no: u32, list: &List, call: &Call<'_>) -> Page {
-        let queue = call.before.ready.get(&no).map_or(&[][..], Vec::as_slice);
+        let at = QueueAt::of(no, &list.last, call.before);
+        let queue = at.entries;
         let place = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<usize>().ok();
-        let mut parts = list.last.splitn(3, |&byte| byte == b' ');
+        let mut parts = at.place.splitn(3, |&byte| byte == b' ');
         let cursor = parts.next().and_then(place).zip(parts.next().and_then(place)).zip(parts.next());
         let (first, left) = match cursor {
             None => (0, queue.len()),
@@ -168,11 +178,17 @@ impl Model {
         let entries: Vec<_> = queue[first..].iter().take(wanted).collect();
         let shown = entries.iter().filter_map(|entry| self.ready_message(no, entry, call.before)).collect();
         let left = if entries.len() < wanted { 0 } else { left - entries.len() };
-        let Some(last) = entries.last().filter(|_| left > 0) else {
-            return Page { shown, ..Page::default() };
+        let behind = match entries.last().filter(|_| left > 0) {
+            Some(last) => {
+                let behind = format!("{} {left} ", first + entries.len() - 1).into_bytes();
+                at.within(&[&behind[..], last].concat())
+            }
+            None => match at.next(call.before) {
+                Some(next) => next,
+                None => return Page { shown, ..Page::default() },
+            },
         };
-        let behind = format!("{} {left} ", first + entries.len() - 1).into_bytes();
-        Page { shown, next: list.from.to_string(), last: [&behind[..], last].concat() }
+        Page { shown, next: list.from.to_string(), last: behind }
     }
 
     /// A page scans the leases of all topics.
@@ -266,7 +282,8 @@ impl Model {
             call.words[10..].chunks(2).map(|topic| (topic[0].clone(), topic[1].as_str())).collect();
         topics.sort();
         let here = (1..).zip(&self.topics).filter(|(_, name)| !name.is_empty());
-        let waits = |no: u32| if call.before.ready.contains_key(&no) { "1" } else { "" };
+        let has_turns = |no: u32| !call.before.index(&format!("n:{no}")).is_empty();
+        let waits = |no: u32| if call.before.ready.contains_key(&no) || has_turns(no) { "1" } else { "" };
         let mut wanted: Vec<_> = here.map(|(no, name)| (name.clone(), waits(no))).collect();
         wanted.sort();
         same("topics", topics, wanted)

@@ -10,8 +10,23 @@ struct Allowance {
     rate: Option<(f64, f64)>,
 }
 
-struct Tally {
-    wanted: u64,
+pub(super) struct Terms {
+    pub(super) no: u32,
+    pub(super) most: u64,
+    max_bytes: u64,
+    until: u64,
+}
+
+pub(super) enum Verdict {
+    Ready(Name),
+    /// Dropped, expired or set aside.
+    Settled,
+    /// At the end of the queue again.
+    Stuck,
+}
+
+pub(super) struct Tally {
+    pub(super) wanted: u64,
     bytes: u64,
     dropped: u64,
     expired: u64,
@@ -27,7 +42,12 @@ impl Tally {
         max_bytes > 0 && self.bytes >= max_bytes
     }
 
-    fn come_back(&mut self, ms: f64) {
+    /// True if the call may hand out no more.
+    pub(super) fn is_spent(&self, terms: &Terms) -> bool {
+        self.wanted == 0 || self.is_full(terms.max_bytes)
+    }
+
+    pub(super) fn come_back(&mut self, ms: f64) {
         let ms = ms.ceil() as u64;
         self.wait = Some(self.wait.map_or(ms, |wait| wait.min(ms)));
     }
@@ -49,7 +69,11 @@ impl Model {
             let told = call.number(tally.at + 2)?;
             tally.at += 3;
             let allowance = self.allowance(no, &mut tally);
-            let taken = self.take(no, (allowance.messages, reserve.max_bytes, until), &mut tally, call)?;
+            let terms = Terms { no, most: allowance.messages, max_bytes: reserve.max_bytes, until };
+            let taken = match self.group_limit(no, call) {
+                Some(limit) => self.take_within(limit, &terms, &mut tally, call)?,
+                None => self.take(&terms, &mut tally, call)?,
+            };
             same("how many", told, taken)?;
             self.charge(no, &allowance, taken, &mut tally);
         }
@@ -96,48 +120,72 @@ impl Model {
         }
     }
 
-    fn take(
-        &mut self,
-        no: u32,
-        (most, max_bytes, until): (u64, u64, u64),
-        tally: &mut Tally,
-        call: &Call<'_>,
-    ) -> Result<u64, String> {
+    fn take(&mut self, terms: &Terms, tally: &mut Tally, call: &Call<'_>) -> Result<u64, String> {
         let mut taken = 0;
-        for entry in call.before.ready.get(&no).into_iter().flatten() {
-            if taken == most || tally.wanted == 0 || tally.is_full(max_bytes) {
+        for entry in call.before.ready.get(&terms.no).into_iter().flatten() {
+            if taken == terms.most || tally.is_spent(terms) {
                 break;
             }
-            let Some(name) = self.ready_message(no, entry, call.before) else {
-                tally.dropped += 1;
-                continue;
-            };
-            if self.messages[&name].is_expired(self.now()) {
-                if call.broken && call.after.bodies.get(&name) == call.before.bodies.get(&name) {
-                    // The message returns later, or goes to the end of its queue if even that is impossible.
-                    tally.left += 1;
-                    if call.after.in_bucket(no, &entry[..entry.len() - 7]) {
-                        self.messages.get_mut(&name).unwrap().place = Place::Delayed;
-                        self.blocked_until = self.blocked_until.max(self.now() + 10_000);
-                        continue;
-                    }
-                    break;
+            match self.judge(entry, terms, tally, call) {
+                Verdict::Ready(name) => {
+                    self.hand_out(&name, entry, terms, (tally, call))?;
+                    taken += 1;
                 }
-                tally.expired += 1;
-                self.finish(&name, "expired");
-                continue;
+                Verdict::Settled => {}
+                Verdict::Stuck => break,
             }
-            let stamp = entry[entry.len() - 7..].iter().fold(0, |n, &byte| n << 8 | u64::from(byte));
-            same("ready time", call.number(tally.at)?, stamp)?;
-            let [receipt, envelope] = call.answer.get(tally.at + 1..tally.at + 3).ok_or("too few")? else {
-                return Err("two parts behind the ready time".into());
-            };
-            same("envelope", envelope, &call.before.bodies[&name])?;
-            self.lease(&name, receipt, until)?;
-            (taken, tally.at) = (taken + 1, tally.at + 3);
-            (tally.wanted, tally.bytes) = (tally.wanted - 1, tally.bytes + envelope.len() as u64);
         }
         Ok(taken)
+    }
+
+    /// Settles an entry that is not to be leased.
+    pub(super) fn judge(
+        &mut self,
+        entry: &[u8],
+        terms: &Terms,
+        tally: &mut Tally,
+        call: &Call<'_>,
+    ) -> Verdict {
+        let Some(name) = self.ready_message(terms.no, entry, call.before) else {
+            tally.dropped += 1;
+            return Verdict::Settled;
+        };
+        if !self.messages[&name].is_expired(self.now()) {
+            return Verdict::Ready(name);
+        }
+        if call.broken && call.after.bodies.get(&name) == call.before.bodies.get(&name) {
+            // The message returns later, or goes to the end of its queue if even that is impossible.
+            tally.left += 1;
+            if call.after.in_bucket(terms.no, &entry[..entry.len() - 7]) {
+                self.messages.get_mut(&name).unwrap().place = Place::Delayed;
+                self.blocked_until = self.blocked_until.max(self.now() + 10_000);
+                return Verdict::Settled;
+            }
+            return Verdict::Stuck;
+        }
+        tally.expired += 1;
+        self.finish(&name, "expired");
+        Verdict::Settled
+    }
+
+    /// Returns the receipt.
+    pub(super) fn hand_out(
+        &mut self,
+        name: &Name,
+        entry: &[u8],
+        terms: &Terms,
+        (tally, call): (&mut Tally, &Call<'_>),
+    ) -> Result<Vec<u8>, String> {
+        let stamp = entry[entry.len() - 7..].iter().fold(0, |n, &byte| n << 8 | u64::from(byte));
+        same("ready time", call.number(tally.at)?, stamp)?;
+        let [receipt, envelope] = call.answer.get(tally.at + 1..tally.at + 3).ok_or("too few")? else {
+            return Err("two parts behind the ready time".into());
+        };
+        same("envelope", envelope, &call.before.bodies[name])?;
+        self.lease(name, receipt, terms.until)?;
+        tally.at += 3;
+        (tally.wanted, tally.bytes) = (tally.wanted - 1, tally.bytes + envelope.len() as u64);
+        Ok(receipt.clone())
     }
 
     fn lease(&mut self, name: &Name, receipt: &[u8], until: u64) -> Outcome {

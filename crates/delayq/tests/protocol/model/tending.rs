@@ -1,5 +1,6 @@
 //! Calls of operators and owners: purge, configure, claim, hold, dictionaries.
 
+use super::limiting::QueueAt;
 use super::{Call, Model, Msg, Outcome, Place, same, same_bytes};
 use crate::action::Purge;
 use crate::snapshot::{Name, lossy};
@@ -37,13 +38,15 @@ impl Model {
         let text = |n: u64| n.to_string().into_bytes();
         let through = [b"done".to_vec(), text(purge.from), Vec::new()];
         if purge.state == "ready" {
-            let queue = call.before.ready.get(&no).map_or(&[][..], Vec::as_slice);
-            let left = lossy(&purge.last).parse().unwrap_or(queue.len());
+            let at = QueueAt::of(no, &purge.last, call.before);
+            let queue = at.entries;
+            let left = lossy(&at.place).parse().unwrap_or(queue.len());
             let page = &queue[..queue.len().min(purge.limit as usize).min(left)];
             let step = page.iter().filter_map(|entry| self.ready_message(no, entry, call.before)).collect();
             let left = (left - page.len()) as u64;
             let more = left > 0 && !page.is_empty();
-            return (step, if more { [b"more".to_vec(), text(purge.from), text(left)] } else { through });
+            let next = if more { Some(at.within(&text(left))) } else { at.next(call.before) };
+            return (step, next.map_or(through, |next| [b"more".to_vec(), text(purge.from), next]));
         }
         let all = self.in_order(no, purge.state, (purge.from, purge.to), call.before);
         let hour = all.first().map(|(due, ..)| due / 3_600_000);
@@ -77,6 +80,9 @@ impl Model {
                 self.settings.remove(&(no, (*field).to_owned()));
             } else {
                 self.settings.insert((no, (*field).to_owned()), value.clone());
+            }
+            if *field == "group_in_flight" && !value.is_empty() {
+                self.grouped.insert(no);
             }
             if field.starts_with("remember_") {
                 self.note_remembered(no, lossy(value).parse().unwrap_or(0));

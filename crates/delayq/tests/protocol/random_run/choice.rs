@@ -97,7 +97,11 @@ impl Run {
     }
 
     fn act(&mut self) -> Action {
-        match self.rng.u8(..100) {
+        let which = match (self.weather, self.model.grouped.is_empty()) {
+            (Weather::Grouped, true) if self.rng.bool() => 94,
+            _ => self.rng.u8(..100),
+        };
+        match which {
             0..22 => self.put(),
             22..24 => self.forget(),
             24..31 => Action::Cancel { topic: self.topic(), ids: self.ids() },
@@ -354,6 +358,10 @@ impl Run {
     }
 
     fn setting(&mut self) -> (&'static str, Vec<u8>) {
+        if self.weather == Weather::Grouped && self.rng.u8(..4) > 0 {
+            let limit = ["1", "1", "2", "0", ""][self.rng.usize(..5)];
+            return ("group_in_flight", limit.as_bytes().to_vec());
+        }
         let (rng, now) = (&mut self.rng, self.model.now() as usize);
         let (field, value) = match rng.u8(..15) {
             0 => ("paused", ["1", ""][rng.usize(..2)]),

@@ -12,7 +12,9 @@ impl Run {
     pub(super) async fn drain(&mut self) -> Result<(), String> {
         self.step(&Action::Hold { epoch: self.model.epoch, on: false }).await?;
         for topic in self.model.living() {
-            let settings = ["paused", "rate", "backoff", "history"].map(|field| (field, Vec::new())).to_vec();
+            let settings = ["paused", "rate", "backoff", "history", "group_in_flight"]
+                .map(|field| (field, Vec::new()))
+                .to_vec();
             self.step(&Action::Configure { topic: topic.clone(), settings }).await?;
             let (from, to) = (self.model.now() + 100 * HOUR_MS, (1 << 53) - 1);
             let is_far = |msg: &Msg| msg.place == Place::Delayed && msg.due() >= from;
@@ -52,7 +54,7 @@ impl Run {
                 self.purge(topic, "dead", 0, u64::MAX >> 11).await?;
             }
         }
-        if self.before.ready.is_empty() {
+        if self.before.ready.is_empty() && self.before.parked.is_empty() {
             return Ok(());
         }
         self.step(&Action::Reserve(Reserve { topics, most: 200, max_bytes: 0, lease: Some(1000) })).await?;

@@ -50,6 +50,7 @@ impl Run {
         let shard = &self.before;
         let mut indexes: BTreeSet<String> = shard.indexes.keys().cloned().collect();
         indexes.extend(shard.buckets.iter().map(|(no, hour, ..)| format!("b:{no}:{hour}")));
+        indexes.extend(shard.parked.keys().map(|(no, group)| format!("p:{no}:{group}")));
         indexes.extend(shard.dead.iter().map(|(no, ..)| format!("d:{no}")));
         indexes.extend(shard.groups.iter().map(|(group, ..)| format!("g:{group}")));
         indexes.extend(shard.ends.keys().map(|ms| format!("e:{ms}")));

@@ -16,7 +16,7 @@ impl Scene {
         self.bare.command(&[b"ZREM", b"~alarms", far.as_bytes()]).await;
         use FindingKind::{
             Malformed, NoAlarm, NoDeadEntry, NoExpiryEntry, NoGroupEntry, NoLease, NoMarkerEntry, NoPlace,
-            NoShiftEnd, StaleEntry,
+            NoShiftEnd, NoTurn, StaleEntry,
         };
         let messages = [
             (NoPlace, "lost-ready"),
@@ -34,7 +34,9 @@ impl Scene {
         let markers = ["markers nothing", "ends e:"].map(|entry| (StaleEntry, entry.to_owned()));
         let indexes = [format!("{far} "), "e:9999999999998 ".to_owned()].map(|index| (NoAlarm, index));
         let shifts = [(NoShiftEnd, "shift:endless ".to_owned())];
-        messages.into_iter().chain(entries).chain(markers).chain(indexes).chain(shifts).collect()
+        let turns = [(NoTurn, "p:1:late ".to_owned())];
+        let all = messages.into_iter().chain(entries).chain(markers).chain(indexes);
+        all.chain(shifts).chain(turns).collect()
     }
 
     async fn plant_messages(&mut self) {
@@ -66,6 +68,11 @@ impl Scene {
         self.take_out("r:1", "lost-ready").await;
         let bucket = self.bucket_of("lost-delayed").await;
         self.take_out(&bucket, "lost-delayed").await;
+        self.put(self.message("parked").group("late").unwrap()).await;
+        let parked = self.entries("r:1", "parked").await.remove(0);
+        self.take_out("r:1", "parked").await;
+        self.bare.command(&[b"RPUSH", b"~p:1:late", &parked]).await;
+        self.bare.command(&[b"ZADD", b"~k:1", b"1", b"late"]).await;
         self.take_out("g:crew", "alone").await;
         self.take_out("expiries", "undying").await;
     }

@@ -1,0 +1,195 @@
+//! Limits of groups: the messages that a reserve parks, and those that it takes once their group has room.
+
+use super::reserving::{Tally, Terms, Verdict};
+use super::{Call, Model, Msg, Outcome, Place, same};
+use crate::snapshot::{Name, Snapshot, lossy};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A place in the ready queue of a topic, or in the list of a group's parked messages.
+pub(super) struct QueueAt<'a> {
+    no: u32,
+    pub(super) entries: &'a [Vec<u8>],
+    pub(super) place: Vec<u8>,
+    /// Time and name of the group; `None` for the ready queue.
+    group: Option<(u64, Vec<u8>)>,
+}
+
+#[derive(Default)]
+struct Parking {
+    /// Groups with parked messages.
+    queued: BTreeSet<Vec<u8>>,
+    lists: BTreeMap<Vec<u8>, Vec<Vec<u8>>>,
+}
+
+// === impl QueueAt ===
+
+impl<'a> QueueAt<'a> {
+    pub(super) fn of(no: u32, text: &[u8], shard: &'a Snapshot) -> Self {
+        let mut parts = text.splitn(3, |&byte| byte == 0x1F);
+        let since = parts.next().and_then(|since| lossy(since).parse().ok());
+        let (Some(since), Some(group), Some(place)) = (since, parts.next(), parts.next()) else {
+            let entries = shard.ready.get(&no).map_or(&[][..], Vec::as_slice);
+            return Self { no, entries, place: text.to_vec(), group: None };
+        };
+        let entries = shard.parked.get(&(no, lossy(group))).map_or(&[][..], Vec::as_slice);
+        let group = Some((since, group.to_vec()));
+        Self { no, entries, place: place.to_vec(), group }
+    }
+
+    pub(super) fn within(&self, place: &[u8]) -> Vec<u8> {
+        self.group.as_ref().map_or(place.to_vec(), |group| behind(group, place))
+    }
+
+    /// The start of the next group's list.
+    pub(super) fn next(&self, shard: &Snapshot) -> Option<Vec<u8>> {
+        let groups =
+            shard.index(&format!("k:{}", self.no)).iter().map(|(group, since)| (*since, group.clone()));
+        let next = groups.filter(|next| self.group.as_ref().is_none_or(|own| next > own)).min()?;
+        Some(behind(&next, b""))
+    }
+}
+
+fn behind((since, group): &(u64, Vec<u8>), place: &[u8]) -> Vec<u8> {
+    [since.to_string().as_bytes(), b"\x1f", group, b"\x1f", place].concat()
+}
+
+// === impl Model ===
+
+impl Model {
+    /// `None` for a topic whose groups never had a limit; `u64::MAX` after a limit that is gone. An old limit is forgotten
+    /// with the last message that it may concern.
+    pub(super) fn group_limit(&mut self, no: u32, call: &Call<'_>) -> Option<u64> {
+        let limit = self.setting(no, "group_in_flight").map_or(0, |most| lossy(most).parse().unwrap());
+        let is_limited = self.grouped.contains(&no);
+        let any_leased = self.messages.iter().any(|(name, msg)| name.0 == no && msg.is_leased());
+        if limit == 0 && !any_leased && call.before.index(&format!("k:{no}")).is_empty() {
+            self.grouped.remove(&no);
+        }
+        is_limited.then_some(if limit == 0 { u64::MAX } else { limit })
+    }
+
+    pub(crate) fn in_flight(&self, no: u32, group: &[u8]) -> u64 {
+        let counts = |(name, msg): &(&Name, &Msg)| {
+            name.0 == no && msg.in_group(&lossy(group)) && is_among(&self.flights, msg)
+        };
+        self.messages.iter().filter(counts).count() as u64
+    }
+
+    /// Groups with a turn come first, in the order of their turns. A message waits behind the parked messages of its group.
+    pub(super) fn take_within(
+        &mut self,
+        limit: u64,
+        terms: &Terms,
+        tally: &mut Tally,
+        call: &Call<'_>,
+    ) -> Result<u64, String> {
+        let no = terms.no;
+        let mut parking = Parking::of(no, call.before);
+        let mut taken = self.take_turns(limit, terms, tally, (&mut parking, call))?;
+        let mut parked = BTreeSet::new();
+        for entry in call.before.ready.get(&no).into_iter().flatten() {
+            if taken == terms.most || tally.is_spent(terms) {
+                break;
+            }
+            let Verdict::Ready(name) = self.judge(entry, terms, tally, call) else { continue };
+            let group = self.messages[&name].stored.group.clone();
+            let group = group.map(|group| group.as_str().as_bytes().to_vec());
+            if let Some(group) = group
+                && (parking.queued.contains(&group) || self.in_flight(no, &group) >= limit)
+            {
+                parking.lists.entry(group.clone()).or_default().push(entry.clone());
+                parking.queued.insert(group.clone());
+                parked.insert(group);
+                continue;
+            }
+            self.take_one(&name, entry, (limit, terms), (tally, call))?;
+            taken += 1;
+        }
+        if parked.iter().any(|group| self.in_flight(no, group) < limit) {
+            tally.come_back(0.0);
+        }
+        parking.compare(no, call.after)?;
+        Ok(taken)
+    }
+
+    fn take_turns(
+        &mut self,
+        limit: u64,
+        terms: &Terms,
+        tally: &mut Tally,
+        (parking, call): (&mut Parking, &Call<'_>),
+    ) -> Result<u64, String> {
+        let mut turns: Vec<_> = call
+            .before
+            .index(&format!("n:{}", terms.no))
+            .iter()
+            .map(|(group, at)| (*at, group.clone()))
+            .collect();
+        turns.sort();
+        let visits = tally.wanted.min(terms.most).min(500) as usize;
+        turns.truncate(visits);
+        let mut taken = 0;
+        for (_, group) in &turns {
+            if taken == terms.most || tally.is_spent(terms) {
+                break;
+            }
+            let list = parking.lists.get(group).cloned().unwrap_or_default();
+            let mut visited = 0;
+            for entry in &list {
+                let is_full = self.in_flight(terms.no, group) >= limit;
+                if taken == terms.most || tally.is_spent(terms) || is_full {
+                    break;
+                }
+                visited += 1;
+                let Verdict::Ready(name) = self.judge(entry, terms, tally, call) else { continue };
+                self.take_one(&name, entry, (limit, terms), (tally, call))?;
+                taken += 1;
+            }
+            if visited == list.len() {
+                parking.lists.remove(group);
+                parking.queued.remove(group);
+            } else {
+                parking.lists.insert(group.clone(), list[visited..].to_vec());
+            }
+        }
+        if visits > 0 && turns.len() == visits && terms.most > taken && tally.wanted > 0 {
+            tally.come_back(0.0);
+        }
+        Ok(taken)
+    }
+
+    fn take_one(
+        &mut self,
+        name: &Name,
+        entry: &[u8],
+        (limit, terms): (u64, &Terms),
+        (tally, call): (&mut Tally, &Call<'_>),
+    ) -> Outcome {
+        let receipt = self.hand_out(name, entry, terms, (tally, call))?;
+        if limit < u64::MAX && self.messages[name].stored.group.is_some() {
+            self.flights.insert(receipt);
+        }
+        Ok(())
+    }
+}
+
+// === impl Parking ===
+
+impl Parking {
+    fn of(no: u32, shard: &Snapshot) -> Self {
+        let lists = shard.parked.iter().filter(|((own, _), _)| *own == no);
+        let lists =
+            lists.map(|((_, group), entries)| (group.clone().into_bytes(), entries.clone())).collect();
+        Self { queued: shard.index(&format!("k:{no}")).keys().cloned().collect(), lists }
+    }
+
+    fn compare(self, no: u32, shard: &Snapshot) -> Outcome {
+        let found = Self::of(no, shard);
+        same("parked entries", found.lists, self.lists)?;
+        same("groups with parked messages", found.queued, self.queued)
+    }
+}
+
+pub(crate) fn is_among(flights: &BTreeSet<Vec<u8>>, msg: &Msg) -> bool {
+    matches!(&msg.place, Place::Leased { receipt, .. } if flights.contains(receipt))
+}

@@ -1,0 +1,29 @@
+-- Messages for display.
+
+-- True if a ready message of a group waits: messages of its group are parked.
+local function is_held_by_group(m)
+  if bit.band(m.flags, GROUP) == 0 then return false end
+  local whole, _, _, _, group = pcall(fields, m.env, m.flags)
+  return whole and type(redis.pcall('ZSCORE', base .. 'k:' .. m.no, group)) == 'string'
+end
+
+-- A message for display: its envelope with the actual state (READY where ready, with HELD while parked messages of its group
+-- go first) and the reason of a dead letter at the end, its gen and its state; nil if missing. A key of another type is shown
+-- as a malformed envelope.
+local function shown(no, id)
+  local env = whole_of(no, id)
+  local m, why = decode(no, id, env)
+  if why == 'missing' then return redis.call('EXISTS', base .. 'm:' .. no .. ':' .. id) == 1 and '\0' or nil end
+  if not m then return env end
+  local reason = m.state == DEAD and redis.pcall('HGET', base .. 'w:' .. no, id)
+  if type(reason) == 'string' then
+    env = string.sub(env, 1, 2) .. struct.pack('>I2', bit.bor(m.flags, REASON)) .. string.sub(env, 5) .. reason
+      .. struct.pack('>I2', #reason)
+  end
+  if m.state ~= PENDING or is_delayed(m) then return env, m.gen, m.state end
+  local flags = is_held_by_group(m) and bit.bor(m.flags, HELD) or m.flags
+  return string.sub(env, 1, 1) .. string.char(READY) .. struct.pack('>I2', flags) .. string.sub(env, 5), m.gen, READY
+end
+
+-- Maximum bytes of envelopes per page, before the last envelope: more would delay all other callers.
+local MOST_PAGE_BYTES = 524288
