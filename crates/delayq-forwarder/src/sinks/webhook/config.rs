@@ -25,6 +25,7 @@ impl WebhookConfig {
         self.url.starts_with("http://").then_some(("url", "`url` does not begin with https"))
     }
 
+    #[cfg(feature = "webhook")]
     pub(super) fn explain(&self, why: String) -> String {
         self.files.explain(self.tls_off(), why)
     }
