@@ -71,6 +71,7 @@ try('UNLINK', key)
 try('XADD', key, '*', 'n', 1)
 try('XTRIM', key, 'MINID', 0)
 try('XRANGE', key, '-', '+', 'COUNT', 1)
+try('XREVRANGE', key, '+', '-', 'COUNT', 1)
 try('UNLINK', key)
 try('SPUBLISH', key, '')
 return denied

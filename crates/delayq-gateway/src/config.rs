@@ -14,8 +14,8 @@ delayq_service::section! {
         /// `tokens` or `insecure`, and `cert` or `cleartext`.
         pub listen: HostPort = HostPort::new("127.0.0.1", 9480),
         /// File of the tokens that requests may carry, one a line: a name, the SHA-256 of the token in hex, and rights: `read`,
-        /// `payload`, `put`, `consume`, `act`, `manage`; without any, the token has all. `tenant=NAME` limits it to the topics and
-        /// groups of a tenant, `until=TIME` ends it. Read again after a change. `None`: no request needs a token.
+        /// `payload`, `put`, `consume`, `act`, `manage`, `audit`; without any, the token has all. `tenant=NAME` limits it to the
+        /// topics and groups of a tenant, `until=TIME` ends it. Read again after a change. `None`: no request needs a token.
         pub tokens: Option<PathBuf> = None,
         /// Serve other hosts without tokens. Default false.
         pub insecure: bool = false,
@@ -39,6 +39,9 @@ delayq_service::section! {
         /// Lease of a reserve that asks for none: 1 s to 24 h; default 30 s. After it, a message comes back that a client took
         /// and lost.
         pub lease: HumanDuration = HumanDuration::from_secs(30),
+        /// About how many entries the log of actions keeps: 0 to 10,000,000; 0: no log; default 20,000. An entry takes about 300
+        /// bytes of Redis.
+        pub actions: u32 = 20_000,
     }
 }
 
@@ -81,6 +84,7 @@ impl Section for GatewayConfig {
             at.range(key, time, HumanDuration::from_millis(100)..=HumanDuration::from_secs(600));
         }
         at.range("lease", &self.lease, HumanDuration::from_secs(1)..=HumanDuration::from_secs(86_400));
+        at.range("actions", &self.actions, 0..=10_000_000);
     }
 }
 

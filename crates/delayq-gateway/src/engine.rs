@@ -1,13 +1,16 @@
 //! Engines: each serves the messages of one deployment. All engines of a process share the room for bodies, the places of waiting
 //! requests, and the tokens.
 
+use crate::actions::{Actions, Recording};
 use crate::codes::{BIND, RECEIPT_KEY};
 use crate::config::GatewayConfig;
 use crate::dispatch::{Dispatcher, GivingBack, ReserveTask};
 use crate::metrics::GatewayMetrics;
+use crate::quotas::TenantQuotas;
 use crate::receipts::Receipts;
 use crate::server::Server;
 use crate::state::{App, AppSettings, Unscoped};
+use crate::tenants::Tenants;
 use crate::tls::Tls;
 use crate::tokens::Tokens;
 use axum::Router;
@@ -29,6 +32,9 @@ pub(crate) struct Common {
     key: Option<Arc<[u8]>>,
     tokens: Tokens,
     tls: Option<Tls>,
+    quotas: TenantQuotas,
+    actions: Actions,
+    recording: Option<Recording>,
     metrics: GatewayMetrics,
     room: Arc<Semaphore>,
     places: Arc<Semaphore>,
@@ -43,14 +49,20 @@ pub(crate) struct Engine {
 // === impl Common ===
 
 impl Common {
-    pub(crate) fn new(config: GatewayConfig, metrics: GatewayMetrics) -> Result<Self, Fault> {
+    pub(crate) fn new(config: GatewayConfig, metrics: GatewayMetrics, admin: Admin) -> Result<Self, Fault> {
+        let tenants = Tenants::new(admin.clone());
+        let (actions, recording) = Actions::new(admin, config.actions, metrics.clone());
+        let (max_bytes, max_polls) = (config.max_bytes.as_usize(), config.max_polls as usize);
         Ok(Self {
             key: key(&config)?,
-            tokens: Tokens::read(config.tokens.as_deref())?,
+            tokens: Tokens::read(config.tokens.as_deref(), tenants.clone())?,
             tls: Tls::read(&config)?,
+            quotas: TenantQuotas::new(tenants, metrics.clone(), max_bytes, max_polls),
+            actions,
+            recording: Some(recording),
             metrics,
-            room: Arc::new(Semaphore::new(config.max_bytes.as_usize())),
-            places: Arc::new(Semaphore::new(config.max_polls as usize)),
+            room: Arc::new(Semaphore::new(max_bytes)),
+            places: Arc::new(Semaphore::new(max_polls)),
             config,
         })
     }
@@ -67,6 +79,8 @@ impl Common {
         let giving_back = GivingBack { holder: holder.clone(), lost, metrics: self.metrics.clone() };
         let settings = AppSettings {
             tokens: self.tokens.clone(),
+            quotas: self.quotas.clone(),
+            actions: self.actions.clone(),
             metrics: self.metrics.clone(),
             room: Arc::clone(&self.room),
             body_timeout: *self.config.body_timeout,
@@ -76,6 +90,11 @@ impl Common {
         let producer = Producer::start(client, ProducerOptions::default());
         let app = App::new(settings, Unscoped { producer, admin, holder, dispatcher, receipts });
         Engine { app, running, giving_back }
+    }
+
+    /// Writes the log of actions; `None` from the second call on.
+    pub(crate) fn recording(&mut self) -> Option<Recording> {
+        self.recording.take()
     }
 
     /// TLS of the gateway's own address; `None`: HTTP without TLS.

@@ -1,5 +1,6 @@
 //! Building a gateway, which may fail, and running it until shutdown.
 
+use crate::actions::Recording;
 use crate::config::GatewayConfig;
 use crate::engine::{Common, Engine};
 use crate::lmstfy::{self, Lmstfy, LmstfyConfig};
@@ -8,7 +9,7 @@ use crate::metrics::GatewayMetrics;
 use crate::routes::router;
 use crate::server::Server;
 use crate::tls::Tls;
-use delayq::{Client, Error};
+use delayq::{Admin, Client, Error};
 use delayq_look::Deployment;
 use delayq_service::{Fault, Metrics, Tasks};
 use std::net::SocketAddr;
@@ -32,6 +33,7 @@ pub struct Gateway {
     server: Server,
     /// `None`: lmstfy's API is not served.
     lmstfy: Option<Lmstfy>,
+    recording: Recording,
 }
 
 /// Creates a gateway and binds the addresses. Redis may be unavailable.
@@ -41,8 +43,8 @@ pub struct Gateway {
 pub async fn build(config: GatewayConfig, lmstfy: LmstfyConfig, deps: Deps) -> Result<Gateway, Fault> {
     let Deps { deployment, pools, metrics } = deps;
     let listen = config.listen.clone();
-    let common = Common::new(config, GatewayMetrics::register(&metrics))?;
     let client = deployment.client().clone();
+    let mut common = Common::new(config, GatewayMetrics::register(&metrics), Admin::new(client.clone()))?;
     let engine = common.engine(client.clone());
     let (tls, router) = (common.tls(), router(&engine.app, Looks::new(deployment)));
     let (address, server) = common.server(&listen, tls.clone(), router).await?;
@@ -50,7 +52,8 @@ pub async fn build(config: GatewayConfig, lmstfy: LmstfyConfig, deps: Deps) -> R
         true => Some(lmstfy::build(&lmstfy, &common, client, pools).await?),
         false => None,
     };
-    Ok(Gateway { address, engine, tls, server, lmstfy })
+    let recording = common.recording().expect("it was not taken");
+    Ok(Gateway { address, engine, tls, server, lmstfy, recording })
 }
 
 // === impl Gateway ===
@@ -81,13 +84,23 @@ impl Gateway {
     /// Starts the tasks. On shutdown, reserves that wait are answered empty, requests that were taken are answered, and what
     /// reached no client is given back.
     pub fn run(self, tasks: &Tasks) {
-        let Self { address, engine, tls, server, lmstfy } = self;
+        let Self { address, engine, tls, server, lmstfy, recording } = self;
         tracing::info!(%address, tls = tls.is_some(), "gateway listening");
         let shutdown = tasks.shutdown();
         let (app, until) = (engine.app.clone(), shutdown.clone());
         let tokens = app.tokens.clone();
         tasks.spawn("tokens", async move {
             tokens.follow(until).await;
+            Ok(())
+        });
+        let (admin, quotas, until) = (app.unscoped().admin.clone(), app.quotas().clone(), shutdown.clone());
+        tasks.spawn("quotas of tenants", async move {
+            tokio::join!(quotas.deal(admin.clone(), until.clone()), quotas.count(admin, until));
+            Ok(())
+        });
+        let until = shutdown.clone();
+        tasks.spawn("log of actions", async move {
+            recording.run(until).await;
             Ok(())
         });
         if let Some(tls) = tls {

@@ -1,13 +1,17 @@
 //! The checks before every route: request id, host, token and framing; and the text of refusals.
 
+use crate::actions::Acting;
 use crate::input::{Query, Whole};
 use crate::problem::{Kind, Problem};
+use crate::rights::Right;
 use crate::sessions::Caller;
-use crate::state::App;
+use crate::state::{App, Scope};
 use crate::table::{DEADLINE, Route, Takes};
+use crate::tenant::Tenant;
 use crate::{origin, page};
+use axum::RequestExt as _;
 use axum::body::{Body, HttpBody as _};
-use axum::extract::{Request, State};
+use axum::extract::{RawPathParams, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
@@ -55,19 +59,40 @@ pub(crate) async fn every(State(app): State<App>, request: Request, next: Next) 
 
 /// The layer of a route: token, parameters, headers and deadline.
 pub(crate) async fn route(app: App, route: &'static Route, request: Request, next: Next) -> Response {
-    let response = guarded(&app, route, request, next).await.unwrap_or_else(Problem::into_response);
+    let mut acting = None;
+    let response =
+        guarded(&app, route, request, next, &mut acting).await.unwrap_or_else(Problem::into_response);
+    if let Some(acting) = acting {
+        let code = response.extensions().get::<Problem>().map(|problem| problem.kind().code());
+        app.actions.record(acting, &response, code);
+    }
     app.metrics.answered(route.name, response.status().as_u16());
     response
 }
 
-async fn guarded(app: &App, route: &Route, mut request: Request, next: Next) -> Result<Response, Problem> {
+async fn guarded(
+    app: &App,
+    route: &Route,
+    mut request: Request,
+    next: Next,
+    acting: &mut Option<Acting>,
+) -> Result<Response, Problem> {
     let caller = authorised(app, route, request.headers()).await?;
+    if route.acts() || route.needs == Some(Right::Consume) {
+        let query = request.uri().query().map(str::to_owned);
+        let names = request.extract_parts::<RawPathParams>().await;
+        let names =
+            names.map(|names| names.iter().map(|(name, of)| (name.to_owned(), of.to_owned())).collect());
+        let operation = (route.name, route.acts());
+        *acting = Some(Acting::new(&caller, operation, names.unwrap_or_default(), query.as_deref()));
+    }
+    let tenant = caller.tenant.clone();
     request.extensions_mut().insert(caller);
     known(route, request.headers())?;
     let query = Query::of(request.uri().query(), route.query)?;
     request.extensions_mut().insert(query);
     if route.takes == Takes::Nothing {
-        request = without_body(app, request).await?;
+        request = without_body(app, tenant.as_ref(), request).await?;
     }
     let Some(deadline) = deadline(route, request.headers())? else { return Ok(next.run(request).await) };
     let fate = if *request.method() == Method::GET { Fate::NotApplied } else { Fate::Unknown };
@@ -118,7 +143,7 @@ async fn authorised(app: &App, route: &Route, headers: &HeaderMap) -> Result<Cal
         return Ok(Caller::anybody());
     }
     let caller = match bearer(headers) {
-        Some(token) => app.tokens.known(token).map(|(_, token)| Caller::of(token)),
+        Some(token) => app.tokens.known(token).await?.map(|(_, token)| Caller::of(token)),
         None => app.sessions.caller(headers).await?,
     };
     let Some(caller) = caller else {
@@ -151,12 +176,13 @@ fn known(route: &Route, headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 /// Refuses a body that the route does not read: the sender expects an effect of the body. An empty object says nothing.
-async fn without_body(app: &App, request: Request) -> Result<Request, Problem> {
+async fn without_body(app: &App, tenant: Option<&Tenant>, request: Request) -> Result<Request, Problem> {
     if request.body().is_end_stream() {
         return Ok(request);
     }
+    let scope = Scope::new(app, tenant.cloned());
     let (parts, body) = request.into_parts();
-    let whole = Whole::read(body, &parts.headers, app, MAX_UNREAD).await?;
+    let whole = Whole::read(body, &parts.headers, &scope, MAX_UNREAD).await?;
     if !matches!(whole.bytes.trim_ascii(), b"" | b"{}") {
         let why = "this route accepts no body; its parameters belong in the path and the query";
         return Err(Problem::new(Kind::Unknown, why).fate(Fate::NotApplied));

@@ -106,41 +106,41 @@ impl Ask {
         text.map_err(|_| Problem::invalid(name, "not UTF-8"))
     }
 
-    pub(crate) async fn whole(self, app: &App) -> Result<Whole, Problem> {
-        Whole::read(self.body, &self.headers, app, MAX_BODY).await
+    pub(crate) async fn whole(self) -> Result<Whole, Problem> {
+        Whole::read(self.body, &self.headers, &self.scope, MAX_BODY).await
     }
 
-    pub(crate) fn lines(self, app: &App) -> Result<Lines, Problem> {
+    pub(crate) fn lines(self) -> Result<Lines, Problem> {
         match self.form() {
-            Form::Ndjson => Lines::of(self.body, app),
+            Form::Ndjson => Lines::of(self.body, &self.scope),
             _ => Err(other_type("application/x-ndjson")),
         }
     }
 
-    pub(crate) async fn json<T: serde::de::DeserializeOwned>(self, app: &App) -> Result<T, Problem> {
+    pub(crate) async fn json<T: serde::de::DeserializeOwned>(self) -> Result<T, Problem> {
         match self.form() {
-            Form::Json => Whole::read(self.body, &self.headers, app, MAX_BODY).await?.json(),
+            Form::Json => Whole::read(self.body, &self.headers, &self.scope, MAX_BODY).await?.json(),
             _ => Err(other_type(JSON)),
         }
     }
 
     /// As [`Self::json`]; without a body, the default.
-    pub(crate) async fn json_or_default<T>(self, app: &App) -> Result<T, Problem>
+    pub(crate) async fn json_or_default<T>(self) -> Result<T, Problem>
     where
         T: serde::de::DeserializeOwned + Default,
     {
-        if axum::body::HttpBody::is_end_stream(&self.body) { Ok(T::default()) } else { self.json(app).await }
+        if axum::body::HttpBody::is_end_stream(&self.body) { Ok(T::default()) } else { self.json().await }
     }
 
     /// An array, or lines.
-    pub(crate) async fn items(self, app: &App) -> Result<Items, Problem> {
+    pub(crate) async fn items(self) -> Result<Items, Problem> {
         match self.form() {
             Form::Other => Err(other_type("application/json or application/x-ndjson")),
-            form => Items::read(form, Whole::read(self.body, &self.headers, app, MAX_BODY).await?),
+            form => Items::read(form, Whole::read(self.body, &self.headers, &self.scope, MAX_BODY).await?),
         }
     }
 
-    fn name<T: FromStr<Err: Display>>(&self, name: &str) -> Result<T, Problem> {
+    pub(crate) fn name<T: FromStr<Err: Display>>(&self, name: &str) -> Result<T, Problem> {
         let text = self.names.iter().find(|(known, _)| known == name).map(|(_, text)| text.as_str());
         text.unwrap_or_default().parse().map_err(|error| Problem::invalid(name, error))
     }

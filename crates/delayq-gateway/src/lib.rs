@@ -17,6 +17,7 @@
 //! A gateway may die anywhere. A message that was leased and reached no client returns when the
 //! lease ends.
 
+mod actions;
 pub mod codes;
 mod config;
 mod dispatch;
@@ -32,6 +33,7 @@ mod openapi;
 mod origin;
 mod page;
 mod problem;
+mod quotas;
 mod receipts;
 mod rights;
 mod routes;
@@ -41,7 +43,9 @@ mod sessions;
 mod state;
 mod table;
 mod tenant;
+mod tenants;
 mod tls;
+mod token;
 mod tokens;
 
 pub use config::GatewayConfig;

@@ -15,12 +15,19 @@ pub(crate) struct GatewayMetrics {
     handshake_errors: Counter,
     polls: Gauge,
     given_back: Counter,
+    over_quota: Family<OfQuota, Counter>,
+    actions_lost: Counter,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OfRoute {
     route: &'static str,
     status: u16,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfQuota {
+    quota: &'static str,
 }
 
 #[derive(Debug)]
@@ -36,6 +43,8 @@ impl GatewayMetrics {
         let handshakes = "Connections closed because their TLS handshake failed or took too long";
         let polls = "Reserves that wait for a message";
         let given_back = "Messages given back: their client was gone, or the answer had no room for them";
+        let over = "Refusals by a quota of a tenant: puts, pending, bytes or polls";
+        let lost = "Actions that are missing in the log of actions: Redis was away, or too many came at once";
         Self {
             requests: metrics.register("gateway_requests", requests, Family::default()),
             connections: metrics.register("gateway_connections", "Open connections", Gauge::default()),
@@ -43,6 +52,8 @@ impl GatewayMetrics {
             handshake_errors: metrics.register("gateway_handshake_errors", handshakes, Counter::default()),
             polls: metrics.register("gateway_polls", polls, Gauge::default()),
             given_back: metrics.register("gateway_given_back", given_back, Counter::default()),
+            over_quota: metrics.register("gateway_over_quota", over, Family::default()),
+            actions_lost: metrics.register("gateway_actions_lost", lost, Counter::default()),
         }
     }
 
@@ -64,6 +75,14 @@ impl GatewayMetrics {
 
     pub(crate) fn poll_began(&self) -> GaugeGuard {
         GaugeGuard::one(&self.polls)
+    }
+
+    pub(crate) fn over_quota(&self, quota: &'static str) {
+        self.over_quota.get_or_create(&OfQuota { quota }).inc();
+    }
+
+    pub(crate) fn actions_lost(&self, actions: u64) {
+        self.actions_lost.inc_by(actions);
     }
 
     pub(crate) fn given_back(&self, messages: usize) {

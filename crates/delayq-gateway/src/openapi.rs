@@ -12,7 +12,7 @@ pub const DOCUMENT: &str = include_str!("../openapi.json");
 const SCHEMAS: &str = include_str!("openapi/schemas.json");
 const MEANINGS: &str = include_str!("openapi/meanings.json");
 
-const EVERYWHERE: [u16; 6] = [400, 401, 403, 421, 500, 503];
+const EVERYWHERE: [u16; 7] = [400, 401, 403, 421, 429, 500, 503];
 
 const DESCRIPTION: &str = "A delay queue over HTTP. Refusals are problem+json with a stable `code`; after a failure, `fate` says \
                            whether the call was applied. Own ids are recognised until `remember_own` (60 s) after the \

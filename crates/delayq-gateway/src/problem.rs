@@ -1,8 +1,10 @@
 //! Refusals as `application/problem+json` (RFC 9457).
 
 mod kind;
+mod over;
 
 pub(crate) use kind::Kind;
+pub(crate) use over::{Over, Quota};
 
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
@@ -19,6 +21,7 @@ pub(crate) struct Problem {
     /// The answer of the script.
     outcome: Option<Value>,
     pointer: Option<String>,
+    over: Option<Over>,
     closes: bool,
 }
 
@@ -27,7 +30,7 @@ pub(crate) struct Problem {
 impl Problem {
     pub(crate) fn new(kind: Kind, detail: impl Into<String>) -> Self {
         let closes = matches!(kind, Kind::TooSlow | Kind::TooLarge | Kind::Draining);
-        Self { kind, detail: detail.into(), fate: None, outcome: None, pointer: None, closes }
+        Self { kind, detail: detail.into(), fate: None, outcome: None, pointer: None, over: None, closes }
     }
 
     /// Of a key, parameter or header.
@@ -55,6 +58,12 @@ impl Problem {
 
     pub(crate) fn fate(self, fate: Fate) -> Self {
         Self { fate: Some(fate), ..self }
+    }
+
+    /// A quota of the tenant is used up.
+    pub(crate) fn over(over: Over) -> Self {
+        let problem = Self::new(Kind::OverQuota, over.to_string()).fate(Fate::NotApplied);
+        Self { over: Some(over), ..problem }
     }
 
     /// With another detail.
@@ -97,6 +106,12 @@ impl Problem {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if self.kind.is_passing() {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if let Some(over) = &self.over {
+            headers.insert(header::RETRY_AFTER, over.retry_after().into());
+            for (name, value) in [("ratelimit-policy", over.policy()), ("ratelimit", over.left())] {
+                headers.insert(name, HeaderValue::from_str(&value).expect("it is made of words and numbers"));
+            }
         }
         if self.kind == Kind::NoToken {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

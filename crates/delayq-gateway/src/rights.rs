@@ -17,6 +17,8 @@ pub(crate) enum Right {
     Act,
     /// Changes topics: policy, rate, pause, deletion.
     Manage,
+    /// Sees who did what.
+    Audit,
 }
 
 /// Some rights.
@@ -26,8 +28,8 @@ pub(crate) struct Rights(u8);
 // === impl Right ===
 
 impl Right {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Read, Self::Payload, Self::Put, Self::Consume, Self::Act, Self::Manage];
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Read, Self::Payload, Self::Put, Self::Consume, Self::Act, Self::Manage, Self::Audit];
 
     pub(crate) const fn word(self) -> &'static str {
         match self {
@@ -37,6 +39,7 @@ impl Right {
             Self::Consume => "consume",
             Self::Act => "act",
             Self::Manage => "manage",
+            Self::Audit => "audit",
         }
     }
 

@@ -1,5 +1,6 @@
 //! The router.
 
+mod actions;
 mod answer;
 mod bulk;
 mod change;
@@ -15,6 +16,7 @@ mod reserve;
 mod session;
 mod settle;
 mod status;
+mod tenants;
 mod topics;
 
 use crate::looks::Looks;
@@ -93,6 +95,14 @@ fn endpoint(route: &Route) -> MethodRouter<App> {
         "getStatus" => on(method, status::status),
         "listShards" => on(method, status::shards),
         "listTimers" => on(method, status::list_timers),
+        "listActions" => on(method, actions::list),
+        "listTenants" => on(method, tenants::list),
+        "setTenant" => on(method, tenants::set),
+        "deleteTenant" => on(method, tenants::delete),
+        "listTokens" => on(method, tenants::tokens),
+        "addToken" => on(method, tenants::add_token),
+        "rotateToken" => on(method, tenants::rotate_token),
+        "revokeToken" => on(method, tenants::revoke_token),
         "getDocument" => on(method, document),
         name => unreachable!("the table has a route without an endpoint: {name}"),
     }

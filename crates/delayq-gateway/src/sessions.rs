@@ -11,7 +11,8 @@ use crate::problem::{Kind, Problem};
 use crate::receipts::{Receipts, Signer, random};
 use crate::rights::{Right, Rights};
 use crate::tenant::Tenant;
-use crate::tokens::{Hash, Token, Tokens};
+use crate::token::{Hash, Token};
+use crate::tokens::Tokens;
 use axum::http::{HeaderMap, header};
 use delayq::{Error, Fate, UnixMillis};
 use delayq_service::host_now;
@@ -103,13 +104,13 @@ impl Sessions {
         let Some(cookie) = cookie(headers) else { return Ok(None) };
         origin::check(headers, false)?;
         let (ends, hash) = read(&self.signer().await?, &cookie, now()).map_err(NoSession::problem)?;
-        let token = self.tokens.of_hash(&hash).ok_or_else(|| NoSession::Removed.problem())?;
+        let token = self.tokens.of_hash(&hash).await?.ok_or_else(|| NoSession::Removed.problem())?;
         Ok(Some(Caller { ends: Some(ends), ..Caller::of(token) }))
     }
 
     /// Returns the caller, and the header that sets the cookie.
     pub(crate) async fn begin(&self, token: &str, headers: &HeaderMap) -> Result<(Caller, String), Problem> {
-        let Some((hash, _)) = self.tokens.known(token) else {
+        let Some((hash, _)) = self.tokens.known(token).await? else {
             return Err(Problem::new(Kind::NoToken, "the token is unknown"));
         };
         self.begin_by_hash(&hash, headers).await
@@ -148,7 +149,7 @@ impl Sessions {
     }
 
     async fn begin_by_hash(&self, hash: &Hash, headers: &HeaderMap) -> Result<(Caller, String), Problem> {
-        let token = self.tokens.of_hash(hash).ok_or_else(|| NoSession::Removed.problem())?;
+        let token = self.tokens.of_hash(hash).await?.ok_or_else(|| NoSession::Removed.problem())?;
         let ends = now() + LIFE.as_secs();
         let cookie = written(&self.signer().await?, ends, hash);
         let caller = Caller { ends: Some(UnixMillis::new(ends * 1000)), ..Caller::of(token) };

@@ -2,10 +2,12 @@
 
 mod scope;
 
-pub(crate) use scope::{Paged, Scope};
+pub(crate) use scope::{Paged, Room, Scope};
 
+use crate::actions::Actions;
 use crate::dispatch::Dispatcher;
 use crate::metrics::GatewayMetrics;
+use crate::quotas::TenantQuotas;
 use crate::receipts::Receipts;
 use crate::sessions::Sessions;
 use crate::tokens::Tokens;
@@ -24,6 +26,8 @@ pub(crate) struct App(Arc<AppParts>);
 pub(crate) struct AppParts {
     pub(crate) tokens: Tokens,
     pub(crate) sessions: Sessions,
+    quotas: TenantQuotas,
+    pub(crate) actions: Actions,
     pub(crate) metrics: GatewayMetrics,
     /// Bytes of bodies that may still be taken into memory.
     pub(crate) room: Arc<Semaphore>,
@@ -36,6 +40,8 @@ pub(crate) struct AppParts {
 
 pub(crate) struct AppSettings {
     pub(crate) tokens: Tokens,
+    pub(crate) quotas: TenantQuotas,
+    pub(crate) actions: Actions,
     pub(crate) metrics: GatewayMetrics,
     pub(crate) room: Arc<Semaphore>,
     pub(crate) body_timeout: Duration,
@@ -56,12 +62,14 @@ pub(crate) struct Unscoped {
 
 impl App {
     pub(crate) fn new(settings: AppSettings, unscoped: Unscoped) -> Self {
-        let AppSettings { tokens, metrics, room, body_timeout, lease, is_local } = settings;
+        let AppSettings { tokens, quotas, actions, metrics, room, body_timeout, lease, is_local } = settings;
         let sessions = Sessions::new(tokens.clone(), unscoped.receipts.clone());
         let stopping = AtomicBool::new(false);
         Self(Arc::new(AppParts {
             tokens,
             sessions,
+            quotas,
+            actions,
             metrics,
             room,
             body_timeout,
@@ -75,6 +83,10 @@ impl App {
     /// For callers that no tenant limits.
     pub(crate) fn unscoped(&self) -> &Unscoped {
         &self.unscoped
+    }
+
+    pub(crate) fn quotas(&self) -> &TenantQuotas {
+        &self.quotas
     }
 
     pub(crate) fn stop(&self) {

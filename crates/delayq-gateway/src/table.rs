@@ -101,6 +101,11 @@ impl Route {
         }
     }
 
+    /// True if each request of the route is an action.
+    pub(crate) fn acts(&self) -> bool {
+        matches!(self.needs, Some(Right::Act | Right::Manage)) && self.method != Method::Get
+    }
+
     pub(crate) fn takes_header(&self, name: &str) -> bool {
         (self.has_deadline && name == DEADLINE)
             || self.asks.contains(&name)

@@ -2,39 +2,27 @@
 
 use crate::codes::TOKENS;
 use crate::files::Changes;
+use crate::problem::Problem;
 use crate::rights::{Right, Rights};
-use crate::tenant::Tenant;
-use delayq::UnixMillis;
+use crate::tenants::Tenants;
+use crate::token::{Hash, Token};
 use delayq_service::when::moment;
 use delayq_service::{Fault, Shutdown};
 use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::SystemTime;
-
-pub(crate) type Hash = [u8; 32];
 
 /// The start of the word with the end of a token.
 const UNTIL: &str = "until=";
 /// The start of the word with the tenant of a token.
 const TENANT: &str = "tenant=";
 
-/// A token that requests may carry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Token {
-    pub(crate) name: String,
-    pub(crate) rights: Rights,
-    /// `None`: the token is limited to no tenant.
-    pub(crate) tenant: Option<Tenant>,
-    /// `None`: the token has no end.
-    until: Option<UnixMillis>,
-}
-
-/// The tokens of this gateway; clones share the state. Without a file, requests need no token.
-#[derive(Clone, Debug, Default)]
+/// The tokens of the file, and those of tenants; clones share the state. Without a file, requests need no token.
+#[derive(Clone, Debug)]
 pub(crate) struct Tokens {
     file: Option<Arc<File>>,
+    tenants: Tenants,
 }
 
 #[derive(Debug)]
@@ -52,12 +40,12 @@ impl Tokens {
     ///
     /// # Errors
     /// [`TOKENS`]: the file cannot be read, or a line is not a name and a hash.
-    pub(crate) fn read(path: Option<&Path>) -> Result<Self, Fault> {
-        let Some(path) = path else { return Ok(Self::default()) };
+    pub(crate) fn read(path: Option<&Path>, tenants: Tenants) -> Result<Self, Fault> {
+        let Some(path) = path else { return Ok(Self { file: None, tenants }) };
         let changes = Changes::of([path.to_owned()]);
         let tokens = read(path).map_err(|why| Fault::new(&TOKENS, format!("{}: {why}", path.display())))?;
         let file = File { path: path.to_owned(), changes, tokens: RwLock::new(tokens) };
-        Ok(Self { file: Some(Arc::new(file)) })
+        Ok(Self { file: Some(Arc::new(file)), tenants })
     }
 
     /// True if requests need a token.
@@ -66,20 +54,38 @@ impl Tokens {
     }
 
     /// The token of this text, and the hash. The search is by hash, so the time of a search tells nothing about the tokens.
-    pub(crate) fn known(&self, text: &str) -> Option<(Hash, Token)> {
+    ///
+    /// # Errors
+    /// The file has no such token, and those of tenants cannot be read.
+    pub(crate) async fn known(&self, text: &str) -> Result<Option<(Hash, Token)>, Problem> {
         let hash: Hash = Sha256::digest(text).into();
-        self.of_hash(&hash).map(|token| (hash, token))
+        Ok(self.of_hash(&hash).await?.map(|token| (hash, token)))
     }
 
-    /// The token with this hash; `None`: its line was removed, or the token has ended.
-    pub(crate) fn of_hash(&self, hash: &Hash) -> Option<Token> {
-        let tokens = self.file.as_ref()?.tokens.read().unwrap_or_else(PoisonError::into_inner);
-        tokens.get(hash).filter(|token| token.until.is_none_or(|until| now() < until)).cloned()
+    /// The token with this hash; `None`: it was removed, or has ended.
+    ///
+    /// # Errors
+    /// As [`Self::known`].
+    pub(crate) async fn of_hash(&self, hash: &Hash) -> Result<Option<Token>, Problem> {
+        let Some(file) = &self.file else { return Ok(None) };
+        let of_file = file.tokens.read().unwrap_or_else(PoisonError::into_inner).get(hash).cloned();
+        match of_file {
+            Some(token) => Ok(Some(token).filter(|token| !token.has_ended())),
+            None => self.tenants.token(hash).await,
+        }
+    }
+
+    pub(crate) fn tenants(&self) -> &Tenants {
+        &self.tenants
     }
 
     /// Follows changes of the file until shutdown. An unreadable file changes nothing.
     pub(crate) async fn follow(self, shutdown: Shutdown) {
-        let Some(file) = self.file else { return shutdown.requested().await };
+        tokio::join!(self.tenants.follow(shutdown.clone()), self.follow_file(shutdown));
+    }
+
+    async fn follow_file(&self, shutdown: Shutdown) {
+        let Some(file) = &self.file else { return shutdown.requested().await };
         let mut changes = file.changes.clone();
         while changes.next(&shutdown).await.is_some() {
             match read(&file.path) {
@@ -131,13 +137,6 @@ fn parsed(line: &str) -> Option<(Hash, Token)> {
     Some((Hash::try_from(hash).ok()?, Token { name, rights, tenant, until }))
 }
 
-/// The time by the clock of this host: the end of a token is no time of Redis.
-#[allow(clippy::disallowed_methods, reason = "the end of a token is out of range")]
-fn now() -> UnixMillis {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    UnixMillis::new(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,8 +151,11 @@ mod tests {
         let reader = with("desk", "seen", " until=2999-01-01T00:00:00Z read payload\n");
         let ended = with("old", "gone", " put until=2026-01-01T00:00:00Z\n");
         std::fs::write(&path, format!("# ours\n\n{line}{reader}{ended}")).unwrap();
-        let tokens = Tokens::read(Some(&path)).unwrap();
-        let known = |text: &str| tokens.known(text).map(|(_, token)| (token.name, token.rights));
+        let tokens = read(&path).unwrap();
+        let known = |text: &str| {
+            let token = tokens.get(&Hash::from(Sha256::digest(text))).filter(|token| !token.has_ended());
+            token.map(|token| (token.name.clone(), token.rights))
+        };
         assert_eq!(known("secret"), Some(("shop".to_owned(), Rights::EVERY)));
         let reads = Rights::from_iter([Right::Read, Right::Payload]);
         assert_eq!(known("seen"), Some(("desk".to_owned(), reads)));
@@ -171,9 +173,8 @@ mod tests {
             &format!("shop {hash} tenant=a tenant=a\n"),
         ] {
             std::fs::write(&path, text).unwrap();
-            let fault = Tokens::read(Some(&path)).unwrap_err().to_string();
+            let fault = read(&path).unwrap_err();
             assert!(!fault.contains("hunter2"), "{fault}");
         }
-        assert!(!Tokens::read(None).unwrap().are_needed());
     }
 }

@@ -22,7 +22,7 @@ pub use audit::{
     Uncounted,
 };
 pub use dictionaries::{DictionariesAdmin, Trained};
-pub use gateways::GatewaysAdmin;
+pub use gateways::{GatewaysAdmin, LoggedAction};
 pub use listing::{ListCursor, ListedPage, Listing};
 pub use nodes::NodesAdmin;
 pub use promoting::PromoteOptions;

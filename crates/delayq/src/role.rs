@@ -94,6 +94,9 @@ const OF_A_SWEEPER: [&str; 1] = ["scan"];
 /// forwarder checks for workers on the forwarded topics.
 const OF_WHO_ASKS: [&str; 1] = ["pubsub|shardnumsub"];
 
+/// The command to page through the log of actions, the newest first, outside of scripts.
+const OF_THE_LOG: [&str; 1] = ["xrevrange"];
+
 /// The commands that scripts with the flag `no-writes` may run; the source also includes functions with other commands.
 const READS: [&str; 18] = [
     "TIME",
@@ -155,7 +158,9 @@ impl Role {
         let listener: &[&str] = if self.listens() { &OF_A_LISTENER } else { &[] };
         let sweeper: &[&str] = if self.sweeps() { &OF_A_SWEEPER } else { &[] };
         let asks: &[&str] = if self.asks_who_listens() { &OF_WHO_ASKS } else { &[] };
-        commands.extend(listener.iter().chain(sweeper).chain(asks).map(|&command| command.to_owned()));
+        let log: &[&str] = if self.reads_the_log() { &OF_THE_LOG } else { &[] };
+        commands
+            .extend(listener.iter().chain(sweeper).chain(asks).chain(log).map(|&command| command.to_owned()));
         commands
     }
 
@@ -187,6 +192,10 @@ impl Role {
 
     pub(crate) const fn asks_who_listens(self) -> bool {
         matches!(self, Self::Forwarder | Self::Gateway | Self::Admin)
+    }
+
+    pub(crate) const fn reads_the_log(self) -> bool {
+        matches!(self, Self::Gateway | Self::Admin)
     }
 
     pub(crate) const fn sweeps(self) -> bool {

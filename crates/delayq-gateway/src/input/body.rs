@@ -1,15 +1,13 @@
 //! A body that is read as a whole, within a size and a time, and only while the gateway has room for it.
 
 use crate::problem::{Kind, Problem};
-use crate::state::App;
+use crate::state::{Room, Scope};
 use axum::body::{Body, BodyDataStream};
 use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
 use delayq::Fate;
 use futures_util::StreamExt as _;
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::OwnedSemaphorePermit;
 
 /// Maximum bytes of a body, and of a line: twice the largest payload in base64, with room for the rest.
 pub(crate) const MAX_BODY: usize = 2 * 1024 * 1024;
@@ -21,7 +19,7 @@ const MAX_DISCARDED: usize = 64 * 1024 * 1024;
 #[derive(Debug)]
 pub(crate) struct Whole {
     pub(crate) bytes: Bytes,
-    _room: OwnedSemaphorePermit,
+    _room: Room,
 }
 
 // === impl Whole ===
@@ -31,7 +29,7 @@ impl Whole {
     pub(crate) async fn read(
         body: Body,
         headers: &HeaderMap,
-        app: &App,
+        scope: &Scope,
         most: usize,
     ) -> Result<Self, Problem> {
         let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
@@ -39,15 +37,15 @@ impl Whole {
         let length = length.map_err(|_| Problem::new(Kind::Malformed, "Content-Length is not a number"))?;
         let mut data = body.into_data_stream();
         if length > most {
-            discard(data, app.body_timeout);
+            discard(data, scope.body_timeout());
             return Err(too_large(most));
         }
-        let room = room(app, length)?;
-        let reading = tokio::time::timeout(app.body_timeout, all(&mut data, most)).await;
-        match reading.unwrap_or_else(|_| Err(too_slow("the body", app.body_timeout))) {
+        let room = scope.room(length)?;
+        let reading = tokio::time::timeout(scope.body_timeout(), all(&mut data, most)).await;
+        match reading.unwrap_or_else(|_| Err(too_slow("the body", scope.body_timeout()))) {
             Ok(bytes) => Ok(Self { bytes, _room: room }),
             Err(problem) => {
-                discard(data, app.body_timeout);
+                discard(data, scope.body_timeout());
                 Err(problem)
             }
         }
@@ -63,14 +61,6 @@ impl Whole {
     pub(crate) fn json<T: serde::de::DeserializeOwned>(&self) -> Result<T, Problem> {
         serde_json::from_slice(&self.bytes).map_err(|error| faulty(&error))
     }
-}
-
-pub(super) fn room(app: &App, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
-    let bytes = u32::try_from(bytes).expect("a body is bounded");
-    Arc::clone(&app.room).try_acquire_many_owned(bytes).map_err(|_| {
-        Problem::new(Kind::Full, "no memory left for this body: other requests use it all")
-            .fate(Fate::NotApplied)
-    })
 }
 
 pub(super) fn faulty(error: &serde_json::Error) -> Problem {

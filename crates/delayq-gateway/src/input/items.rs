@@ -49,15 +49,19 @@ impl Items {
         self.texts.iter().map(parse).collect()
     }
 
-    /// One answer for each item, in the form of the request.
-    pub(crate) fn answer(&self, answers: impl Iterator<Item = Result<Value, Problem>>) -> Response {
-        let answers = answers.map(|answer| answer.unwrap_or_else(|problem| problem.item()));
+    /// One answer for each item, in the form of the request; and how many are done.
+    pub(crate) fn answer(&self, answers: impl Iterator<Item = Result<Value, Problem>>) -> (Response, u64) {
+        let mut done = 0;
+        let answers = answers.map(|answer| {
+            done += u64::from(answer.is_ok());
+            answer.unwrap_or_else(|problem| problem.item())
+        });
         let (text, kind) = match self.form {
             Form::Ndjson => (answers.map(|answer| format!("{answer}\n")).collect(), "application/x-ndjson"),
             _ => (Value::Array(answers.collect()).to_string(), "application/json"),
         };
         let mut response = Response::new(Body::from(text));
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-        response
+        (response, done)
     }
 }

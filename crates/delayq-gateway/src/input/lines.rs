@@ -1,13 +1,12 @@
 //! A body as lines, read while it comes. Each line has a size and a time; the body has no end of its own.
 
-use super::body::{MAX_BODY, cut_off, discard, room, too_large, too_slow};
+use super::body::{MAX_BODY, cut_off, discard, too_large, too_slow};
 use crate::problem::Problem;
-use crate::state::App;
+use crate::state::{Room, Scope};
 use axum::body::{Body, BodyDataStream};
 use bytes::{Bytes, BytesMut};
 use futures_util::{FutureExt as _, StreamExt as _};
 use std::time::Duration;
-use tokio::sync::OwnedSemaphorePermit;
 
 /// With the room that the lines take.
 pub(crate) struct Lines {
@@ -17,20 +16,20 @@ pub(crate) struct Lines {
     searched: usize,
     is_over: bool,
     timeout: Duration,
-    _room: OwnedSemaphorePermit,
+    _room: Room,
 }
 
 // === impl Lines ===
 
 impl Lines {
-    pub(super) fn of(body: Body, app: &App) -> Result<Self, Problem> {
+    pub(super) fn of(body: Body, scope: &Scope) -> Result<Self, Problem> {
         Ok(Self {
             data: body.into_data_stream(),
             buffered: BytesMut::new(),
             searched: 0,
             is_over: false,
-            timeout: app.body_timeout,
-            _room: room(app, 2 * MAX_BODY)?,
+            timeout: scope.body_timeout(),
+            _room: scope.room(2 * MAX_BODY)?,
         })
     }
 

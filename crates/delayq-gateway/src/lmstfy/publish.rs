@@ -6,7 +6,7 @@ use super::job::shown;
 use super::reply::{JobReply, Refusal, error, internal, said};
 use crate::input::Whole;
 use crate::problem::{Kind, Problem};
-use crate::state::App;
+use crate::state::{App, Scope};
 use axum::body::Body;
 use axum::http::HeaderMap;
 use delayq::protocol::FinishWhich;
@@ -79,8 +79,9 @@ pub(super) async fn one(ask: &CheckedCall, body: Body) -> JobReply {
         Ok(terms) => terms,
         Err(refusal) => return Err(refused(body, refusal)),
     };
-    let whole =
-        Whole::read(body, &ask.headers, &ask.app, MAX_JOB).await.map_err(|problem| refusal(&problem))?;
+    let whole = Whole::read(body, &ask.headers, &Scope::new(&ask.app, None), MAX_JOB)
+        .await
+        .map_err(|problem| refusal(&problem))?;
     let attributes = attributes(&ask.headers)?;
     let message = named(&ask.app, terms.message(ask.topic(), whole.bytes.to_vec(), &attributes), &terms);
     let put = ask.app.unscoped().producer.put(message.clone()).await;
@@ -105,8 +106,9 @@ pub(super) async fn many(ask: &CheckedCall, body: Body) -> JobReply {
         Ok(terms) => terms,
         Err(refusal) => return Err(refused(body, refusal)),
     };
-    let whole =
-        Whole::read(body, &ask.headers, &ask.app, MAX_BULK).await.map_err(|problem| refusal(&problem))?;
+    let whole = Whole::read(body, &ask.headers, &Scope::new(&ask.app, None), MAX_BULK)
+        .await
+        .map_err(|problem| refusal(&problem))?;
     let jobs = jobs(&whole.bytes)?;
     let attributes = attributes(&ask.headers)?;
     let mut ids = Vec::new();

@@ -28,13 +28,15 @@ pub(crate) enum Kind {
     SessionEnded,
     NoRight,
     OfTenant,
+    OverQuota,
+    NoTenantToken,
 }
 
 // === impl Kind ===
 
 impl Kind {
     /// In the order of codes.
-    pub(crate) const ALL: [Self; 23] = [
+    pub(crate) const ALL: [Self; 25] = [
         Self::Malformed,
         Self::NoToken,
         Self::OtherOrigin,
@@ -58,6 +60,8 @@ impl Kind {
         Self::SessionEnded,
         Self::NoRight,
         Self::OfTenant,
+        Self::OverQuota,
+        Self::NoTenantToken,
     ];
 
     const fn row(self) -> (&'static str, u16, &'static str) {
@@ -85,6 +89,8 @@ impl Kind {
             Self::SessionEnded => ("DQ-G121", 401, "the session has ended"),
             Self::NoRight => ("DQ-G122", 403, "the token lacks the right"),
             Self::OfTenant => ("DQ-G123", 403, "the route is not for tenants"),
+            Self::OverQuota => ("DQ-G124", 429, "the tenant is over its quota"),
+            Self::NoTenantToken => ("DQ-G125", 404, "the tenant has no such token"),
         }
     }
 

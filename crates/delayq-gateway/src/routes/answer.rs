@@ -1,5 +1,6 @@
 //! The answers of routes.
 
+use crate::actions::Acted;
 use crate::problem::Problem;
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -21,6 +22,16 @@ pub(super) fn typed(status: StatusCode, kind: &'static str, body: impl Into<Body
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+/// For the log of actions: how many messages were changed, and details.
+pub(super) fn counted((response, messages): (Response, u64), with: Option<Value>) -> Response {
+    acted(response, Acted { messages, with, action: None })
+}
+
+pub(super) fn acted(mut response: Response, acted: Acted) -> Response {
+    response.extensions_mut().insert(acted);
     response
 }
 

@@ -3,19 +3,18 @@
 //! `.` and `..` are names of topics and ids, and libraries that follow the URL standard remove such segments even where they
 //! are percent-encoded.
 
-use super::answer::{Answer, ItemAnswer};
+use super::answer::{Answer, ItemAnswer, counted};
 use super::change::{NewDue, NewLife, cancelled, replayed, rescheduled};
 use super::message::{Payload, found};
 use crate::input::{Ask, Items};
 use crate::problem::Problem;
 use crate::sessions::Caller;
-use crate::state::{App, Scope};
-use axum::extract::State;
+use crate::state::Scope;
 use delayq::{Reschedule, Target, Topic};
 use delayq_service::config::HumanDuration;
 use futures_util::{StreamExt as _, stream};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 const AT_ONCE: usize = 16;
@@ -60,12 +59,13 @@ struct ToGet {
 /// The changes of each topic, with the places in the request.
 type ByTopic<T> = BTreeMap<Topic, Vec<(usize, T)>>;
 
-pub(super) async fn cancel(State(app): State<App>, ask: Ask) -> Answer {
+pub(super) async fn cancel(ask: Ask) -> Answer {
     let scope = ask.scope.clone();
-    let items = ask.items(&app).await?;
+    let items = ask.items().await?;
     let named =
         |item: ToCancel| -> Result<_, Problem> { Ok((item.topic, target(&item.id, item.group.as_deref())?)) };
     let (topics, mut answers) = by_topic(&items, named);
+    let names = json!({ "topics": topics.keys().collect::<Vec<_>>() });
     for (topic, targets) in topics {
         let (places, targets): (Vec<usize>, Vec<Target>) = targets.into_iter().unzip();
         let outcomes = scope.cancel_many(&topic, &targets).await;
@@ -73,17 +73,18 @@ pub(super) async fn cancel(State(app): State<App>, ask: Ask) -> Answer {
             answers[place] = Some(changed(outcome.map(|outcome| cancelled(&topic, target, &outcome))));
         }
     }
-    Ok(items.answer(answers.into_iter().map(whole)))
+    Ok(counted(items.answer(answers.into_iter().map(whole)), Some(names)))
 }
 
-pub(super) async fn reschedule(State(app): State<App>, ask: Ask) -> Answer {
+pub(super) async fn reschedule(ask: Ask) -> Answer {
     let (past_ok, scope) = (ask.past_ok()?, ask.scope.clone());
-    let items = ask.items(&app).await?;
+    let items = ask.items().await?;
     let named = |item: ToReschedule| -> Result<_, Problem> {
         let change = NewDue::new(item.due, item.by, item.expected_due).change(past_ok)?;
         Ok((item.topic, (target(&item.id, item.group.as_deref())?, change)))
     };
     let (topics, mut answers) = by_topic(&items, named);
+    let names = json!({ "topics": topics.keys().collect::<Vec<_>>() });
     for (topic, changes) in topics {
         let (places, changes): (Vec<usize>, Vec<(Target, Reschedule)>) = changes.into_iter().unzip();
         let outcomes = scope.reschedule_many(&topic, &changes).await;
@@ -91,15 +92,15 @@ pub(super) async fn reschedule(State(app): State<App>, ask: Ask) -> Answer {
             answers[place] = Some(changed(outcome.map(|outcome| rescheduled(&topic, target, &outcome))));
         }
     }
-    Ok(items.answer(answers.into_iter().map(whole)))
+    Ok(counted(items.answer(answers.into_iter().map(whole)), Some(names)))
 }
 
-pub(super) async fn replay(State(app): State<App>, ask: Ask) -> Answer {
+pub(super) async fn replay(ask: Ask) -> Answer {
     let scope = ask.scope.clone();
-    let items = ask.items(&app).await?;
+    let items = ask.items().await?;
     let calls = items.parse().into_iter().map(|item| replay_one(&scope, item));
     let answers: Vec<ItemAnswer> = stream::iter(calls).buffered(AT_ONCE).collect().await;
-    Ok(items.answer(answers.into_iter()))
+    Ok(counted(items.answer(answers.into_iter()), None))
 }
 
 async fn replay_one(scope: &Scope, item: Result<ToReplay, Problem>) -> ItemAnswer {
@@ -108,12 +109,12 @@ async fn replay_one(scope: &Scope, item: Result<ToReplay, Problem>) -> ItemAnswe
     replayed(scope, &item.topic, &target, &life).await.map(|(_, value)| value)
 }
 
-pub(super) async fn get(State(app): State<App>, ask: Ask) -> Answer {
+pub(super) async fn get(ask: Ask) -> Answer {
     let (scope, caller) = (ask.scope.clone(), ask.caller.clone());
-    let items = ask.items(&app).await?;
+    let items = ask.items().await?;
     let calls = items.parse().into_iter().map(|item| get_one(&scope, &caller, item));
     let answers: Vec<ItemAnswer> = stream::iter(calls).buffered(AT_ONCE).collect().await;
-    Ok(items.answer(answers.into_iter()))
+    Ok(items.answer(answers.into_iter()).0)
 }
 
 async fn get_one(scope: &Scope, caller: &Caller, item: Result<ToGet, Problem>) -> ItemAnswer {

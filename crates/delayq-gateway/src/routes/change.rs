@@ -1,11 +1,10 @@
 //! Changing one message: cancel, reschedule, replay.
 
-use super::answer::{Answer, json};
+use super::answer::{Answer, counted, json};
 use crate::input::{Ask, when};
 use crate::problem::{Kind, Problem};
 use crate::routes::message::unknown;
-use crate::state::{App, Scope};
-use axum::extract::State;
+use crate::state::Scope;
 use axum::http::StatusCode;
 use delayq::{CancelOutcome, Due, Reschedule, RescheduleOutcome, Shift, Target, Topic, UnixMillis};
 use delayq_service::config::HumanDuration;
@@ -62,24 +61,24 @@ pub(super) async fn cancel(ask: Ask) -> Answer {
     let (topic, target) = (ask.topic()?, ask.target()?);
     let outcome = ask.scope.cancel(&topic, &target).await?;
     let (status, value) = cancelled(&topic, &target, &outcome)?;
-    Ok(json(status, &value))
+    Ok(counted((json(status, &value), 1), None))
 }
 
-pub(super) async fn reschedule(State(app): State<App>, ask: Ask) -> Answer {
+pub(super) async fn reschedule(ask: Ask) -> Answer {
     let (topic, target, past_ok) = (ask.topic()?, ask.target()?, ask.past_ok()?);
     let scope = ask.scope.clone();
-    let change = ask.json::<NewDue>(&app).await?.change(past_ok)?;
+    let change = ask.json::<NewDue>().await?.change(past_ok)?;
     let outcome = scope.reschedule(&topic, &target, change).await?;
     let (status, value) = rescheduled(&topic, &target, &outcome)?;
-    Ok(json(status, &value))
+    Ok(counted((json(status, &value), 1), None))
 }
 
-pub(super) async fn replay(State(app): State<App>, ask: Ask) -> Answer {
+pub(super) async fn replay(ask: Ask) -> Answer {
     let (topic, target) = (ask.topic()?, ask.target()?);
     let scope = ask.scope.clone();
-    let life = ask.json_or_default::<NewLife>(&app).await?;
+    let life = ask.json_or_default::<NewLife>().await?;
     let (status, value) = replayed(&scope, &topic, &target, &life).await?;
-    Ok(json(status, &value))
+    Ok(counted((json(status, &value), 1), None))
 }
 
 pub(super) fn cancelled(topic: &Topic, target: &Target, outcome: &CancelOutcome) -> Changed {

@@ -1,11 +1,9 @@
 //! Changing a whole group.
 
-use super::answer::{Answer, json};
+use super::answer::{Answer, counted, json};
 use super::change::shift as shift_of;
 use crate::input::Ask;
 use crate::problem::{Kind, Problem};
-use crate::state::App;
-use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::json as value;
@@ -23,12 +21,13 @@ pub(super) async fn cancel(ask: Ask) -> Answer {
     let members = ask.members()?;
     let tally = ask.scope.cancel_group(&members).await?;
     let (cancelled, passed) = (tally.changed, tally.passed);
-    Ok(json(StatusCode::OK, &value!({ "cancelled": cancelled, "leased_or_failed": passed })))
+    let answer = json(StatusCode::OK, &value!({ "cancelled": cancelled, "leased_or_failed": passed }));
+    Ok(counted((answer, cancelled), None))
 }
 
-pub(super) async fn shift(State(app): State<App>, ask: Ask) -> Answer {
+pub(super) async fn shift(ask: Ask) -> Answer {
     let (members, scope) = (ask.members()?, ask.scope.clone());
-    let ShiftOf { by, token } = ask.json(&app).await?;
+    let ShiftOf { by, token } = ask.json().await?;
     if token.is_empty() || token.len() > MAX_TOKEN || token.chars().any(char::is_control) {
         return Err(Problem::invalid("token", "must be 1 to 128 bytes without control characters"));
     }
@@ -38,5 +37,6 @@ pub(super) async fn shift(State(app): State<App>, ask: Ask) -> Answer {
         let why = "another shift of the group is unfinished: finish it with its token first";
         return Err(Problem::outcome(Kind::Conflict, value!({ "outcome": "busy", "reason": why })));
     }
-    Ok(json(StatusCode::OK, &value!({ "moved": moved, "passed": passed })))
+    let answer = json(StatusCode::OK, &value!({ "moved": moved, "passed": passed }));
+    Ok(counted((answer, moved), Some(value!({ "by": by, "token": token }))))
 }

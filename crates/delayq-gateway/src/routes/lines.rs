@@ -6,9 +6,8 @@
 use super::answer::{Answer, typed};
 use crate::input::{Ask, Lines};
 use crate::problem::{Kind, Problem};
-use crate::state::{App, Scope};
+use crate::state::Scope;
 use axum::body::Body;
-use axum::extract::State;
 use axum::http::StatusCode;
 use bytes::Bytes;
 use delayq::{Fate, Message};
@@ -45,9 +44,9 @@ struct Coming {
     end: Option<Option<Problem>>,
 }
 
-pub(super) async fn put_many(State(app): State<App>, ask: Ask) -> Answer {
+pub(super) async fn put_many(ask: Ask) -> Answer {
     let (past_ok, scope) = (ask.past_ok()?, ask.scope.clone());
-    let coming = Coming { lines: ask.lines(&app)?, number: 0, past_ok, end: None };
+    let coming = Coming { lines: ask.lines()?, number: 0, past_ok, end: None };
     let (sender, receiver) = mpsc::unbounded_channel::<Bytes>();
     let unread = Arc::new(AtomicUsize::new(0));
     let answers = LineAnswers { sender, unread: Arc::clone(&unread), outcomes: BTreeMap::new() };

@@ -1,16 +1,15 @@
 //! The policy of a topic, in the words of `delayq topic show`.
 
-use super::answer::{Answer, json};
+use super::answer::{Answer, counted, json as answer};
 use crate::input::Ask;
 use crate::problem::Problem;
-use crate::state::{App, Scope};
-use axum::extract::State;
+use crate::state::Scope;
 use axum::http::StatusCode;
 use delayq::Topic;
 use delayq::admin::{Policy, PolicySetting};
 use delayq_service::json::policy as json_of;
 use delayq_service::policy_text::policy_of;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// A null stands for the default.
@@ -20,22 +19,24 @@ pub(super) async fn get(ask: Ask) -> Answer {
     shown(&ask.scope, &ask.topic()?).await
 }
 
-pub(super) async fn set(State(app): State<App>, ask: Ask) -> Answer {
+pub(super) async fn set(ask: Ask) -> Answer {
     let (topic, scope) = (ask.topic()?, ask.scope.clone());
-    let (policy, _) = read(&ask.json::<GivenSettings>(&app).await?)?;
+    let given = ask.json::<GivenSettings>().await?;
+    let (policy, _) = read(&given)?;
     scope.set_policy(&topic, &policy).await?;
-    shown(&scope, &topic).await
+    Ok(counted((shown(&scope, &topic).await?, 0), Some(json!(given))))
 }
 
-pub(super) async fn change(State(app): State<App>, ask: Ask) -> Answer {
+pub(super) async fn change(ask: Ask) -> Answer {
     let (topic, scope) = (ask.topic()?, ask.scope.clone());
-    let (policy, reset) = read(&ask.json::<GivenSettings>(&app).await?)?;
+    let given = ask.json::<GivenSettings>().await?;
+    let (policy, reset) = read(&given)?;
     scope.change_policy(&topic, &policy, &reset).await?;
-    shown(&scope, &topic).await
+    Ok(counted((shown(&scope, &topic).await?, 0), Some(json!(given))))
 }
 
 async fn shown(scope: &Scope, topic: &Topic) -> Answer {
-    Ok(json(StatusCode::OK, &json_of(&scope.policy(topic).await?)))
+    Ok(answer(StatusCode::OK, &json_of(&scope.policy(topic).await?)))
 }
 
 /// The second value has the settings that are null.
@@ -64,7 +65,6 @@ fn read(settings: &GivenSettings) -> Result<(Policy, Vec<PolicySetting>), Proble
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn every_setting_is_taken_as_it_is_shown() {

@@ -1,6 +1,6 @@
 //! Making delayed messages ready now.
 
-use super::answer::{Answer, json};
+use super::answer::{Answer, counted, json};
 use super::listing::range;
 use crate::input::{Ask, Query};
 use crate::problem::Problem;
@@ -34,5 +34,6 @@ fn options(query: &Query) -> Result<PromoteOptions, Problem> {
 
 async fn promote(scope: &Scope, which: &Promotable, options: PromoteOptions) -> Answer {
     let promoted = scope.promote(which, &options).await?;
-    Ok(json(StatusCode::OK, &value!({ "promoted": promoted.promoted, "kept": promoted.kept })))
+    let answer = json(StatusCode::OK, &value!({ "promoted": promoted.promoted, "kept": promoted.kept }));
+    Ok(counted((answer, promoted.promoted), None))
 }

@@ -3,9 +3,7 @@
 use super::answer::{Answer, json};
 use crate::input::{Ask, Form, when};
 use crate::problem::{Kind, Problem};
-use crate::state::App;
 use crate::table::MESSAGE_HEADER;
-use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use delayq::{Due, Group, Message, MessageId, Put, PutOutcome, Topic, UnixMillis};
 use delayq_service::config::backoff;
@@ -29,10 +27,10 @@ const DESCRIBING: [&str; 6] = [
 
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-pub(super) async fn under_id(State(app): State<App>, ask: Ask) -> Answer {
+pub(super) async fn under_id(ask: Ask) -> Answer {
     let (id, group) = (ask.id()?, ask.query.get::<Group>("group")?);
     let scope = ask.scope.clone();
-    let message = read(&app, ask).await?;
+    let message = read(ask).await?;
     if message.id.as_ref().is_some_and(|named| *named != id) {
         return Err(Problem::invalid("id", "the id in the body differs from the id in the path"));
     }
@@ -48,10 +46,10 @@ pub(super) async fn under_id(State(app): State<App>, ask: Ask) -> Answer {
     answer(&topic, &put)
 }
 
-pub(super) async fn posted(State(app): State<App>, ask: Ask) -> Answer {
+pub(super) async fn posted(ask: Ask) -> Answer {
     let key = ask.header(KEY)?.map(|key| key.trim().trim_matches('"').to_owned());
     let scope = ask.scope.clone();
-    let mut message = read(&app, ask).await?;
+    let mut message = read(ask).await?;
     if let Some(key) = &key {
         let id = MessageId::own(key.as_str()).map_err(|error| Problem::invalid(KEY, error))?;
         if message.id.as_ref().is_some_and(|named| *named != id) {
@@ -94,7 +92,7 @@ fn place(topic: &Topic, put: &Put) -> String {
 }
 
 /// The id may be missing.
-async fn read(app: &App, ask: Ask) -> Result<Message, Problem> {
+async fn read(ask: Ask) -> Result<Message, Problem> {
     let (topic, past_ok, form) = (ask.topic()?, ask.past_ok()?, ask.form());
     let tried = ask.header(TRIED)?.map(|text| moment(TRIED, text, past_ok)).transpose()?;
     let described = match form {
@@ -107,7 +105,7 @@ async fn read(app: &App, ask: Ask) -> Result<Message, Problem> {
             return Err(Problem::new(Kind::OtherType, "send lines of messages to POST /v1/messages"));
         }
     };
-    let body = ask.whole(app).await?;
+    let body = ask.whole().await?;
     let mut message = match form {
         Form::Json => json_message(&body.bytes, &topic, past_ok)?,
         _ => described,

@@ -54,7 +54,7 @@ pub(super) async fn reserve(State(app): State<App>, mut ask: Ask) -> Answer {
     let connection = ask.connection.take();
     let (outgoing, peer) = connection.expect("the server gives every request its connection");
     let scope = ask.scope.clone();
-    let asked: Reserve = ask.json(&app).await?;
+    let asked: Reserve = ask.json().await?;
     let (wanted, wait) = asked.wanted(app.lease)?;
     let _place = scope.place()?;
     let _counted = app.metrics.poll_began();

@@ -32,7 +32,7 @@ pub(super) async fn me(State(app): State<App>, Extension(caller): Extension<Call
 pub(super) async fn log_in(State(app): State<App>, ask: Ask) -> Answer {
     let headers = ask.headers.clone();
     origin::check(&headers, false)?;
-    let asked = ask.json::<LogIn>(&app).await?;
+    let asked = ask.json::<LogIn>().await?;
     if !app.tokens.are_needed() {
         return Ok(json(StatusCode::OK, &shown(&app, &Caller::anybody())));
     }

@@ -1,10 +1,9 @@
 //! Settling leased messages by the receipts of any gateway of the deployment.
 
-use super::answer::{Answer, ItemAnswer};
+use super::answer::{Answer, ItemAnswer, acted};
+use crate::actions::{Acted, BURY};
 use crate::input::Ask;
 use crate::problem::{Kind, Problem};
-use crate::state::App;
-use axum::extract::State;
 use delayq::protocol::{Holder, Receipt, Release};
 use delayq::{Error, Settled};
 use delayq_service::config::HumanDuration;
@@ -42,10 +41,10 @@ struct Sorted {
     extend: Vec<(usize, (Receipt, Option<Duration>))>,
 }
 
-pub(super) async fn settle(State(app): State<App>, ask: Ask) -> Answer {
+pub(super) async fn settle(ask: Ask) -> Answer {
     let scope = ask.scope.clone();
     let signer = scope.signer().await?;
-    let items = ask.items(&app).await?;
+    let items = ask.items().await?;
     let (mut sorted, mut answers) = (Sorted::default(), Vec::new());
     for (place, item) in items.parse::<SettleItem>().into_iter().enumerate() {
         let read = item.and_then(|item| {
@@ -56,10 +55,17 @@ pub(super) async fn settle(State(app): State<App>, ask: Ask) -> Answer {
         });
         answers.push(read.err().map(Err));
     }
+    let mut buried = 0;
     for (place, settled) in sorted.settle(scope.holder()).await {
+        buried += u64::from(matches!(settled, Ok(Settled::Buried)));
         answers[place] = Some(settled.map_err(Problem::from).and_then(|settled| answer(&settled)));
     }
-    Ok(items.answer(answers.into_iter().map(|answer| answer.expect("every item is faulty or settled"))))
+    let answers = answers.into_iter().map(|answer| answer.expect("every item is faulty or settled"));
+    let (response, _) = items.answer(answers);
+    Ok(match buried {
+        0 => response,
+        messages => acted(response, Acted { action: Some(BURY), messages, with: None }),
+    })
 }
 
 fn answer(settled: &Settled) -> ItemAnswer {

@@ -1,11 +1,9 @@
 //! Topics: counts, the histogram of due times, pause, rate, deletion.
 
-use super::answer::{Answer, json, nothing};
+use super::answer::{Answer, counted, json, nothing};
 use super::listing::{limit, range};
 use crate::input::Ask;
 use crate::problem::{Kind, Problem};
-use crate::state::App;
-use axum::extract::State;
 use axum::http::StatusCode;
 use delayq::Topic;
 use delayq::admin::{Slot, TopicDeletion};
@@ -88,12 +86,12 @@ pub(super) async fn resume(ask: Ask) -> Answer {
     Ok(nothing())
 }
 
-pub(super) async fn set_rate(State(app): State<App>, ask: Ask) -> Answer {
+pub(super) async fn set_rate(ask: Ask) -> Answer {
     let (topic, scope) = (ask.topic()?, ask.scope.clone());
-    let Rate { rate } = ask.json(&app).await?;
+    let Rate { rate } = ask.json().await?;
     if rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
         return Err(Problem::invalid("rate", "must be messages per second, more than 0, or null"));
     }
     scope.set_rate(&topic, rate).await?;
-    Ok(nothing())
+    Ok(counted((nothing(), 0), Some(value!({ "rate": rate }))))
 }

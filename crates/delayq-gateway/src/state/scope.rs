@@ -3,9 +3,11 @@
 
 mod consuming;
 mod paging;
+mod rooms;
 mod topics;
 
 pub(crate) use paging::Paged;
+pub(crate) use rooms::Room;
 
 use super::App;
 use crate::problem::{Kind, Problem};
@@ -35,13 +37,20 @@ impl Scope {
     }
 
     pub(crate) async fn put(&self, message: Message) -> Result<Put, Problem> {
-        self.put_answer(self.app.unscoped().producer.put(self.names.stored_message(message)?).await)
+        let message = self.names.stored_message(message)?;
+        self.admit(1).1?;
+        self.put_answer(self.app.unscoped().producer.put(message).await)
     }
 
     /// In the order of the messages.
     pub(crate) async fn put_many(&self, messages: impl IntoIterator<Item = Message>) -> Each<Put> {
-        let named: Each<Message> =
+        let mut named: Each<Message> =
             messages.into_iter().map(|message| self.names.stored_message(message)).collect();
+        let wanted = named.iter_mut().filter(|message| message.is_ok());
+        if let (admitted, Err(problem)) = self.admit(wanted.count()) {
+            let refused = named.iter_mut().filter(|message| message.is_ok()).skip(admitted);
+            refused.for_each(|message| *message = Err(problem.clone()));
+        }
         let sent = named.iter().filter_map(|message| message.as_ref().ok().cloned()).collect();
         let mut puts = self.app.unscoped().producer.put_many(sent).await.into_iter();
         let answer = |message: Result<Message, Problem>| {
@@ -131,6 +140,14 @@ impl Scope {
     pub(crate) async fn history(&self, topic: &Topic, target: &Target) -> Result<History, Problem> {
         let (topic, target) = (self.names.stored_topic(topic)?, self.names.stored_target(target)?);
         self.answer(self.app.unscoped().admin.topic(&topic).history(&target).await)
+    }
+
+    /// See [`crate::quotas::TenantQuotas::admit`].
+    fn admit(&self, puts: usize) -> (usize, Result<(), Problem>) {
+        match self.names.tenant() {
+            Some(tenant) if puts > 0 => self.app.quotas().admit(tenant, puts),
+            _ => (puts, Ok(())),
+        }
     }
 
     /// Sends what can be named; the rest has its refusal.

@@ -416,6 +416,95 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
+        query: &["limit", "after"],
+        answers: RouteAnswers::Json("Actions", &[200]),
+        refuses: &[422],
+        needs: Some(Right::Audit),
+        ..Route::new(
+            Method::Get,
+            "/v1/actions",
+            "listActions",
+            "Lists who did what, the newest first; a tenant sees its own actions",
+        )
+    },
+    Route {
+        answers: RouteAnswers::Json("Tenants", &[200]),
+        refuses: &[404, 408, 413, 415, 422],
+        needs: Some(Right::Manage),
+        is_whole: true,
+        ..Route::new(Method::Get, "/v1/tenants", "listTenants", "Lists the tenants with their quotas")
+    },
+    Route {
+        takes: Takes::Json("Quotas"),
+        answers: RouteAnswers::Json("Tenant", &[200]),
+        refuses: &[404, 408, 413, 415, 422],
+        needs: Some(Right::Manage),
+        is_whole: true,
+        ..Route::new(
+            Method::Put,
+            "/v1/tenants/{tenant}",
+            "setTenant",
+            "Sets the quotas of a tenant; without any, the tenant has none",
+        )
+    },
+    Route {
+        answers: RouteAnswers::Nothing,
+        refuses: &[404, 408, 413, 415, 422],
+        needs: Some(Right::Manage),
+        is_whole: true,
+        ..Route::new(
+            Method::Delete,
+            "/v1/tenants/{tenant}",
+            "deleteTenant",
+            "Removes the quotas and every token of a tenant; its topics stay",
+        )
+    },
+    Route {
+        answers: RouteAnswers::Json("Tokens", &[200]),
+        refuses: &[404, 408, 413, 415, 422],
+        needs: Some(Right::Manage),
+        is_whole: true,
+        ..Route::new(Method::Get, "/v1/tenants/{tenant}/tokens", "listTokens", "Lists the tokens of a tenant")
+    },
+    Route {
+        takes: Takes::Json("NewToken"),
+        answers: RouteAnswers::Json("MadeToken", &[201]),
+        refuses: &[404, 408, 413, 415, 422],
+        needs: Some(Right::Manage),
+        is_whole: true,
+        ..Route::new(
+            Method::Post,
+            "/v1/tenants/{tenant}/tokens",
+            "addToken",
+            "Makes a token for a tenant, and shows it once",
+        )
+    },
+    Route {
+        takes: Takes::MaybeJson("Rotation"),
+        answers: RouteAnswers::Json("MadeToken", &[201]),
+        refuses: &[404, 408, 413, 415, 422],
+        needs: Some(Right::Manage),
+        is_whole: true,
+        ..Route::new(
+            Method::Post,
+            "/v1/tenants/{tenant}/tokens/{token}/rotate",
+            "rotateToken",
+            "Makes another token with the same rights; the old one ends after the overlap",
+        )
+    },
+    Route {
+        answers: RouteAnswers::Nothing,
+        refuses: &[404, 408, 413, 415, 422],
+        needs: Some(Right::Manage),
+        is_whole: true,
+        ..Route::new(
+            Method::Delete,
+            "/v1/tenants/{tenant}/tokens/{token}",
+            "revokeToken",
+            "Revokes a token everywhere within a second",
+        )
+    },
+    Route {
         answers: RouteAnswers::Json("Document", &[200]),
         is_public: true,
         ..Route::new(Method::Get, "/v1/openapi.json", "getDocument", "Returns this document")

@@ -8,7 +8,7 @@ use delayq_tests::outages::now_ms;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-const RIGHTS: [&str; 6] = ["read", "payload", "put", "consume", "act", "manage"];
+const RIGHTS: [&str; 7] = ["read", "payload", "put", "consume", "act", "manage", "audit"];
 
 /// A gateway with a token for each right, which is also the text of the token.
 async fn guarded() -> (Stage, Folder) {
@@ -27,6 +27,8 @@ fn right(operation: &str) -> Option<&'static str> {
         "getMe" | "logIn" | "logOut" | "getDocument" => None,
         "reserve" | "settle" => Some("consume"),
         "getPayload" => Some("payload"),
+        "listActions" => Some("audit"),
+        "listTenants" | "listTokens" | "addToken" | "rotateToken" | "revokeToken" => Some("manage"),
         _ if starts(&["put", "post"]) => Some("put"),
         _ if starts(&["cancel", "reschedule", "shift", "promote", "replay"]) => Some("act"),
         _ if starts(&["set", "change", "delete", "pause", "resume"]) => Some("manage"),

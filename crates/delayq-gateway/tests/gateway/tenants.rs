@@ -1,6 +1,8 @@
 //! Tenants: names without the prefix, and nothing of anybody else.
 
+mod actions;
 mod confusion;
+mod issued;
 
 use super::stage::{Answer, Running, Stage, topic};
 use delayq::{Group, Message, UnixMillis};
@@ -15,20 +17,21 @@ const FAR: u64 = 4_070_908_800_000;
 #[derive(Clone, Copy)]
 struct Holder<'s> {
     gateway: &'s Running,
-    token: &'static str,
+    token: &'s str,
 }
 
-/// A gateway with a token for each of two tenants, and one that no tenant limits; each is its own text.
+/// A gateway with a token for each of two tenants, and two tokens without a tenant. The text of a token is its name.
 async fn stage() -> (Stage, Folder) {
     let folder = Folder::new("tenants");
     let file = folder.join("tokens");
     let of = |tenant: &str| token_line(tenant, tenant).replace('\n', &format!(" tenant={tenant}\n"));
-    std::fs::write(&file, [of("acme"), of("globex"), token_line("root", "root")].concat()).unwrap();
+    let desk = token_line("desk", "desk").replace('\n', " manage\n");
+    std::fs::write(&file, [of("acme"), of("globex"), token_line("root", "root"), desk].concat()).unwrap();
     let stage = Stage::start(&format!("tokens = \"{}\"\n", file.display())).await;
     (stage, folder)
 }
 
-fn holder<'s>(stage: &'s Stage, token: &'static str) -> Holder<'s> {
+fn holder<'s>(stage: &'s Stage, token: &'s str) -> Holder<'s> {
     Holder { gateway: &stage.gateway, token }
 }
 

@@ -1,7 +1,12 @@
-//! State shared by the gateways of a deployment: notes, which are names and texts in one hash of shard 0, the counts of
-//! windows, and a key.
+//! State shared by the gateways of a deployment, in shard 0: notes, which are names and texts, the counts of windows, a key,
+//! tenants, beats, and the log of actions.
 
+mod actions;
+mod beats;
 mod signing;
+mod tenants;
+
+pub use actions::LoggedAction;
 
 use super::Admin;
 use crate::error::Error;
@@ -115,8 +120,13 @@ impl GatewaysAdmin<'_> {
     }
 
     fn on_notes(self, command: &'static str) -> redis::Cmd {
+        self.on(command, "gateway")
+    }
+
+    /// A command on a key of shard 0.
+    fn on(self, command: &'static str, key: &str) -> redis::Cmd {
         let mut cmd = redis::cmd(command);
-        cmd.arg(self.admin.client.calls.keys().base(SHARD) + "gateway");
+        cmd.arg(self.admin.client.calls.keys().base(SHARD) + key);
         cmd
     }
 

@@ -2,21 +2,14 @@
 
 use super::Scope;
 use crate::dispatch::{Handed, Poll};
-use crate::problem::{Kind, Problem};
+use crate::problem::Problem;
 use crate::receipts::Signer;
+use delayq::Topic;
 use delayq::protocol::Holder;
-use delayq::{Fate, Topic};
-use tokio::sync::OwnedSemaphorePermit;
 
 // === impl Scope ===
 
 impl Scope {
-    /// Refuses a reserve while all places are taken.
-    pub(crate) fn place(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        let full = || Problem::new(Kind::Full, "too many reserves are waiting").fate(Fate::NotApplied);
-        self.app.unscoped().dispatcher.place().ok_or_else(full)
-    }
-
     pub(crate) async fn signer(&self) -> Result<Signer, Problem> {
         let signer = self.answer(self.app.unscoped().receipts.signer().await)?;
         Ok(match self.names.tenant() {

@@ -44,7 +44,11 @@ async fn a_token_becomes_a_cookie_that_only_the_page_can_use() {
     let me = answer.with(200);
     assert_eq!(
         (&me["name"], &me["rights"], &me["session"]),
-        (&json!("shop"), &json!(["read", "payload", "put", "consume", "act", "manage"]), &json!(true))
+        (
+            &json!("shop"),
+            &json!(["read", "payload", "put", "consume", "act", "manage", "audit"]),
+            &json!(true)
+        )
     );
     let set = answer.header("set-cookie");
     assert!(set.contains("; HttpOnly; SameSite=Strict;") && !set.contains("secret"), "{set}");
@@ -112,7 +116,7 @@ async fn without_tokens_anybody_of_this_host_may_do_everything() {
     let stage = Stage::start("").await;
     let me = stage.gateway.get("/v1/me").await.with(200);
     assert_eq!((&me["name"], &me["session"]), (&json!(null), &json!(false)));
-    assert_eq!(me["rights"].as_array().unwrap().len(), 6);
+    assert_eq!(me["rights"].as_array().unwrap().len(), 7);
     let answer = log_in(&stage.gateway, &json!({ "token": "x" })).await;
     assert_eq!((answer.status, answer.header("set-cookie")), (200, ""), "no session is needed");
 }

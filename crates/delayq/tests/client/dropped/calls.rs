@@ -238,6 +238,17 @@ const CALLS: &[Call] = &[
     }),
     call!("GatewaysAdmin::count_call", scene, scene.admin.gateways().count_call("c", HOUR)),
     call!("GatewaysAdmin::take_back_call", scene, scene.admin.gateways().take_back_call("c", HOUR)),
+    call!("GatewaysAdmin::tenants", scene, scene.admin.gateways().tenants()),
+    call!("GatewaysAdmin::tenants_version", scene, scene.admin.gateways().tenants_version()),
+    call!("GatewaysAdmin::change_tenants", scene, async {
+        scene.admin.gateways().change_tenants("1", &[("a".to_owned(), None)]).await
+    }),
+    call!("GatewaysAdmin::beat", scene, scene.admin.gateways().beat("a", "text")),
+    call!("GatewaysAdmin::forget_beats", scene, async {
+        scene.admin.gateways().forget_beats(&["a".to_owned()]).await
+    }),
+    call!("GatewaysAdmin::record_action", scene, scene.admin.gateways().record_action("text", 10)),
+    call!("GatewaysAdmin::actions", scene, scene.admin.gateways().actions(None, 10)),
     call!("Admin::workers", scene, scene.admin.workers(std::slice::from_ref(&scene.topic))),
     call!("ShardsAdmin::without_listener", scene, scene.admin.shards().without_listener(&[SHARD])),
     call!("Admin::namespaces", scene, scene.admin.namespaces()),
