@@ -32,7 +32,7 @@ const fn drawn(from: Place, to: Place, path: &'static str, label: (f64, f64, Anc
     Drawn { between: (from, to), path, label }
 }
 
-const PATHS: [Drawn; 14] = [
+const PATHS: [Drawn; 16] = [
     drawn(Nothing, Delayed, "M274 124 C204 128 146 150 134 206", (162.0, 140.0, Anchor::End)),
     drawn(Nothing, Ready, "M334 124 C404 128 402 160 404 206", (404.0, 140.0, Anchor::Start)),
     drawn(Delayed, Ready, "M204 222 L348 222", (276.0, 214.0, Anchor::Middle)),
@@ -43,6 +43,8 @@ const PATHS: [Drawn; 14] = [
     drawn(Leased, Dead, "M704 206 L704 112", (714.0, 164.0, Anchor::Start)),
     drawn(Dead, Ready, "M634 96 C504 96 444 130 436 206", (564.0, 122.0, Anchor::Middle)),
     drawn(Dead, Delayed, "M634 76 L114 76 C94 76 84 86 84 206", (484.0, 68.0, Anchor::Middle)),
+    drawn(Ready, Dead, "M460 206 C470 156 560 108 634 104", (548.0, 152.0, Anchor::Start)),
+    drawn(Delayed, Dead, "M104 206 L104 98 C104 90 108 86 116 86 L634 86", (300.0, 98.0, Anchor::Middle)),
     drawn(Delayed, Finished, "M114 260 L114 394", (122.0, 374.0, Anchor::Start)),
     drawn(Ready, Finished, "M419 260 L419 394", (427.0, 374.0, Anchor::Start)),
     drawn(Leased, Finished, "M704 260 L704 394", (712.0, 374.0, Anchor::Start)),
@@ -84,7 +86,7 @@ pub(crate) fn draw() -> Result<String, String> {
         picture.text([x + width / 2.0, y + 41.0], "on small", Anchor::Middle, where_it_is);
     }
     let caption = "Each arrow names the scripts of lua/ that make the move, from their headers. The pump also ends leases and \
-                   expiries whose time has come.";
+                   expiries whose time has come; operate also makes the moves of cancel, promote, reschedule and replay.";
     picture.text([24.0, 482.0], "small soft", Anchor::Start, caption);
     Ok(picture.finish())
 }
@@ -100,7 +102,8 @@ fn moves_of_scripts() -> Result<Moves, String> {
                 Verb::ShiftGroup => Verb::Reschedule.name(),
                 verb => verb.name(),
             };
-            if from != to {
+            // An operation makes the moves of the scripts for single messages, and buries pending messages.
+            if from != to && (*verb != Verb::Operate || (to == Dead && from != Leased)) {
                 moves.entry((from, to)).or_default().insert(name);
             }
         }

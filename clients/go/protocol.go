@@ -64,7 +64,7 @@ var accepted = []Word{Stored, Ready, Again, Exists, Cancelled, Delayed, Extended
 
 // writes wait as the topic requires, groupWrites as every topic of the shard requires.
 var (
-	writes      = map[string]bool{"cancel": true, "finish": true, "put": true, "reschedule": true}
+	writes      = map[string]bool{"cancel": true, "finish": true, "operate": true, "put": true, "reschedule": true}
 	groupWrites = map[string]bool{"cancel_group": true, "shift_group": true}
 )
 

@@ -18,7 +18,7 @@ local limit = number('the limit', ARGV[2], 1, MOST_IDS)
 local answer = { 0, '', '', 0 }
 local WHAT = { 'all', 'itself' }
 local TYPES = { r = 'list', p = 'list', e = 'list', t = 'hash', w = 'hash', shift = 'hash', h = 'stream', stats = 'hash', dictionaries = 'hash',
-  meta = 'hash', carried = 'hash', gateway = 'hash', tenants = 'hash', beats = 'hash', actions = 'stream' }
+  meta = 'hash', carried = 'hash', gateway = 'hash', tenants = 'hash', beats = 'hash', actions = 'stream', operations = 'hash' }
 
 local function found(index, kind, entry)
   local n = #answer

@@ -8,7 +8,7 @@
 -- RETURNS  one answer a message: ready <due ms> | delayed <due ms> | refused <why> (the message would have expired by
 --          then, and stays dead) | not dead <state> | unknown | failed <why>
 -- COST     O(log n) a message, n = dead letters of its topic
---# include now, limits, arguments, registry, shard, type, topic, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, note, ends, finish, place, expiry, each
+--# include now, limits, arguments, registry, shard, type, topic, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, note, ends, finish, place, expiry, revive, each
 
 arguments('replay', 3, 1)
 local delay_text, attempts, lives = string.match(ARGV[3], '^(%S+) (%d+) (%d+)$')
@@ -39,6 +39,11 @@ local function renew_expiry(m, expires)
   end
 end
 
+local function renew(m, expires)
+  m.max = attempts
+  if expires then renew_expiry(m, expires) end
+end
+
 local function replay(id)
   local m, why = read(no, id)
   if not m then return why == 'missing' and 'unknown' or 'failed ' .. why end
@@ -47,18 +52,7 @@ local function replay(id)
   local expires = expiry_at(m, due)
   if attempts then expires = lives > 0 and now + lives or expires and LAST_MS or nil end
   if expires and expires <= due then return 'refused expiry not after the due time' end
-  place_check(m, due)
-  if expires then must_be('zset', 'expiries') end
-  local dead = id .. gen_bytes(m.gen)
-  redis.call('HDEL', base .. 'w:' .. no, id)
-  m.flags, m.attempt = bit.band(m.flags, bit.bnot(DOOMED)), 0
-  if attempts then m.max = attempts end
-  if attempts and expires then renew_expiry(m, expires) end
-  if expires then set_expiry(m, expires) end
-  local word = place(m, due)
-  redis.call('ZREM', base .. 'd:' .. no, dead)
-  note(no, id, 'replayed %.0f %s', due, word)
-  return string.format('%s %.0f', word, due)
+  return revive(m, due, expires, attempts and renew)
 end
 
 local answers = each(4, 1, function(id) return no and replay(id) or 'unknown' end)

@@ -41,7 +41,7 @@ export interface Words {
 export const ACCEPTED: readonly string[] = ["stored", "ready", "again", "exists", "cancelled", "delayed", "extended", "delivered", "buried", "expired-message"];
 
 /** Verbs that wait as the topic requires, and verbs that wait as every topic of the shard requires. */
-export const WRITES: readonly string[] = ["cancel", "finish", "put", "reschedule"];
+export const WRITES: readonly string[] = ["cancel", "finish", "operate", "put", "reschedule"];
 export const GROUP_WRITES: readonly string[] = ["cancel_group", "shift_group"];
 
 /** By stored number, from 1 on; the last four are finished. */

@@ -66,7 +66,7 @@ PASSING = {
     "NOREPLICAS", "NOSCRIPT", "OOM", "READONLY", "TRYAGAIN", "WRONGPASS",
 }
 #: Verbs that wait as the topic requires, and verbs that wait as every topic of the shard requires.
-WRITES = {"cancel", "finish", "put", "reschedule"}
+WRITES = {"cancel", "finish", "operate", "put", "reschedule"}
 GROUP_WRITES = {"cancel_group", "shift_group"}
 
 

@@ -38,7 +38,9 @@ impl Call {
     /// The topic that the call writes to on behalf of a producer; `None` for other calls, and for calls on a group.
     pub fn written_topic(&self) -> Option<&[u8]> {
         match self.verb {
-            Verb::Put | Verb::Cancel | Verb::Finish | Verb::Reschedule => self.arguments().next(),
+            Verb::Put | Verb::Cancel | Verb::Finish | Verb::Operate | Verb::Reschedule => {
+                self.arguments().next()
+            }
             _ => None,
         }
     }

@@ -35,9 +35,9 @@ macro_rules! verbs {
 verbs! {
     Ack = "ack", Audit = "audit", AuditIndex = "audit_index", Bury = "bury", Cancel = "cancel", CancelGroup = "cancel_group", Claim = "claim",
     Configure = "configure", Count = "count", Describe = "describe", Dictionary = "dictionary", Discard = "discard", Extend = "extend", Finish = "finish", Forget = "forget", ForgetQuiet = "forget_quiet", Grow = "grow", Histogram = "histogram", History = "history", Hold = "hold",
-    Identify = "identify", Init = "init", Layout = "layout", List = "list", ListGroup = "list_group", Meter = "meter", Move = "move", Overview = "overview", Peek = "peek", Probe = "probe", Promote = "promote", Pump = "pump",
+    Identify = "identify", Init = "init", Layout = "layout", List = "list", ListGroup = "list_group", Meter = "meter", Move = "move", Operate = "operate", Overview = "overview", Peek = "peek", Probe = "probe", Promote = "promote", Pump = "pump",
     Purge = "purge", Put = "put", Recount = "recount", Release = "release", Repair = "repair", Replay = "replay", Reschedule = "reschedule",
-    Reserve = "reserve", Settled = "settled", ShiftGroup = "shift_group", Survey = "survey",
+    Reserve = "reserve", Settled = "settled", ShiftGroup = "shift_group", Survey = "survey", Swap = "swap",
 }
 
 macro_rules! parts {
@@ -50,7 +50,7 @@ parts! {
     "alarm", "arguments", "backoff", "bucket", "cancel", "counts", "cursor", "defaults", "delay", "due", "durabilities",
     "durability", "each", "empty", "ends", "envelope", "expiry", "fault", "fields", "finish", "format", "gen", "head",
     "histories", "hour", "kill", "lease", "limits", "look", "names", "nearest", "note", "now", "once", "page", "parked", "place",
-    "policy", "push", "ready", "receipt", "record", "registry", "reschedule", "retry", "shard", "shown", "stale", "starts",
+    "policy", "push", "ready", "receipt", "record", "registry", "reschedule", "retry", "revive", "shard", "shown", "stale", "starts",
     "stats", "stranded", "tables", "topic", "topic_new", "topics", "turn", "type", "wake",
     "ack/each", "ack/indexes", "ack/judge", "ack/proof", "ack/topics", "ack/undo", "ack/write",
     "pump/alarms", "pump/bucket_due", "pump/dispatch", "pump/ends", "pump/expiry", "pump/hindered", "pump/history",

@@ -110,6 +110,11 @@ impl Gateway {
                 Ok(())
             });
         }
+        let (operations, until) = (app.operations.clone(), shutdown.clone());
+        tasks.spawn("operations", async move {
+            operations.run(until).await;
+            Ok(())
+        });
         engine.run(tasks);
         if let Some(lmstfy) = lmstfy {
             lmstfy.run(tasks);

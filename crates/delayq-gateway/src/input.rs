@@ -21,6 +21,7 @@ use axum::RequestPartsExt as _;
 use axum::body::Body;
 use axum::extract::{FromRequest, RawPathParams, Request};
 use axum::http::{HeaderMap, header};
+use delayq::admin::Tag;
 use delayq::{Group, Members, MessageId, Target, Topic};
 use delayq_service::when::When;
 use std::fmt::Display;
@@ -79,6 +80,21 @@ impl Ask {
 
     pub(crate) fn target(&self) -> Result<Target, Problem> {
         Ok(Target { id: self.id()?, group: self.query.get("group")? })
+    }
+
+    /// The tag of `If-Match`: of a message, alone or with the rest of its ETag. `None`: without, or for any message.
+    pub(crate) fn expected(&self) -> Result<Option<Tag>, Problem> {
+        let Some(text) = self.header("if-match")?.map(str::trim).filter(|text| *text != "*") else {
+            return Ok(None);
+        };
+        let inside = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+        let stay = inside.map(|tag| tag.splitn(3, '-').take(2).collect::<Vec<_>>().join("-"));
+        let tag = stay.unwrap_or_default().parse().map_err(|why| Problem::invalid("if-match", why))?;
+        Ok(Some(tag))
+    }
+
+    pub(crate) fn operation(&self) -> Result<String, Problem> {
+        self.name("operation")
     }
 
     pub(crate) fn past_ok(&self) -> Result<bool, Problem> {

@@ -14,6 +14,8 @@
 //! [`build`] does all that can fail, and starts nothing; [`Gateway::run`] serves until shutdown, and then answers the requests that
 //! were taken. A gateway keeps no state: any gateway answers any request, and settles any receipt.
 //!
+//! `operations` acts on all messages that match a filter; their state is in Redis, so any gateway continues them.
+//!
 //! A gateway may die anywhere. A message that was leased and reached no client returns when the
 //! lease ends.
 
@@ -30,6 +32,7 @@ mod lmstfy;
 mod looks;
 mod metrics;
 mod openapi;
+mod operations;
 mod origin;
 mod page;
 mod problem;

@@ -17,6 +17,8 @@ pub(crate) struct GatewayMetrics {
     given_back: Counter,
     over_quota: Family<OfQuota, Counter>,
     actions_lost: Counter,
+    operated: Family<OfOutcome, Counter>,
+    operations: Gauge,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -28,6 +30,11 @@ struct OfRoute {
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OfQuota {
     quota: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfOutcome {
+    outcome: &'static str,
 }
 
 #[derive(Debug)]
@@ -45,6 +52,8 @@ impl GatewayMetrics {
         let given_back = "Messages given back: their client was gone, or the answer had no room for them";
         let over = "Refusals by a quota of a tenant: puts, pending, bytes or polls";
         let lost = "Actions that are missing in the log of actions: Redis was away, or too many came at once";
+        let operated = "Messages that operations acted on, by outcome";
+        let operations = "Operations that this gateway advances";
         Self {
             requests: metrics.register("gateway_requests", requests, Family::default()),
             connections: metrics.register("gateway_connections", "Open connections", Gauge::default()),
@@ -54,6 +63,8 @@ impl GatewayMetrics {
             given_back: metrics.register("gateway_given_back", given_back, Counter::default()),
             over_quota: metrics.register("gateway_over_quota", over, Family::default()),
             actions_lost: metrics.register("gateway_actions_lost", lost, Counter::default()),
+            operated: metrics.register("gateway_operated", operated, Family::default()),
+            operations: metrics.register("gateway_operations", operations, Gauge::default()),
         }
     }
 
@@ -83,6 +94,14 @@ impl GatewayMetrics {
 
     pub(crate) fn actions_lost(&self, actions: u64) {
         self.actions_lost.inc_by(actions);
+    }
+
+    pub(crate) fn operated(&self, outcome: &'static str) {
+        self.operated.get_or_create(&OfOutcome { outcome }).inc();
+    }
+
+    pub(crate) fn operation_taken(&self) -> GaugeGuard {
+        GaugeGuard::one(&self.operations)
     }
 
     pub(crate) fn given_back(&self, messages: usize) {

@@ -9,6 +9,7 @@ mod horizon;
 mod lines;
 mod listing;
 mod message;
+mod operations;
 mod policy;
 mod promote;
 mod put;
@@ -87,6 +88,10 @@ fn endpoint(route: &Route) -> MethodRouter<App> {
         "changePolicy" => on(method, policy::change),
         "promoteTopic" => on(method, promote::of_topic),
         "promoteGroup" => on(method, promote::of_group),
+        "beginOperation" => on(method, operations::begin),
+        "listOperations" => on(method, operations::list),
+        "getOperation" => on(method, operations::get),
+        "abortOperation" => on(method, operations::abort),
         "reserve" => on(method, reserve::reserve),
         "settle" => on(method, settle::settle),
         "getMe" => on(method, session::me),

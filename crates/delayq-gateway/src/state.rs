@@ -7,6 +7,7 @@ pub(crate) use scope::{Paged, Room, Scope};
 use crate::actions::Actions;
 use crate::dispatch::Dispatcher;
 use crate::metrics::GatewayMetrics;
+use crate::operations::Running;
 use crate::quotas::TenantQuotas;
 use crate::receipts::Receipts;
 use crate::sessions::Sessions;
@@ -28,6 +29,7 @@ pub(crate) struct AppParts {
     pub(crate) sessions: Sessions,
     quotas: TenantQuotas,
     pub(crate) actions: Actions,
+    pub(crate) operations: Running,
     pub(crate) metrics: GatewayMetrics,
     /// Bytes of bodies that may still be taken into memory.
     pub(crate) room: Arc<Semaphore>,
@@ -64,12 +66,14 @@ impl App {
     pub(crate) fn new(settings: AppSettings, unscoped: Unscoped) -> Self {
         let AppSettings { tokens, quotas, actions, metrics, room, body_timeout, lease, is_local } = settings;
         let sessions = Sessions::new(tokens.clone(), unscoped.receipts.clone());
+        let operations = Running::new(unscoped.admin.clone(), metrics.clone());
         let stopping = AtomicBool::new(false);
         Self(Arc::new(AppParts {
             tokens,
             sessions,
             quotas,
             actions,
+            operations,
             metrics,
             room,
             body_timeout,

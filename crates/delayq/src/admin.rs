@@ -10,8 +10,10 @@ mod key_scan;
 mod listing;
 mod namespaces;
 mod nodes;
+mod operating;
 mod promoting;
 mod seeing;
+mod selecting;
 mod shards;
 mod topic;
 mod walking;
@@ -25,8 +27,10 @@ pub use dictionaries::{DictionariesAdmin, Trained};
 pub use gateways::{GatewaysAdmin, LoggedAction};
 pub use listing::{ListCursor, ListedPage, Listing};
 pub use nodes::NodesAdmin;
+pub use operating::{OperationsAdmin, Step};
 pub use promoting::PromoteOptions;
 pub use seeing::{Seen, Unseen};
+pub use selecting::{Cut, SelectCursor, SelectState, Selected, Selection};
 pub use shards::{GrowthReport, GrowthStep, MoveReport, MoveStep, ShardsAdmin};
 pub use topic::{History, Horizon, PurgeWhat, ReplayOptions, TopicAdmin, TopicDeletion};
 pub use walking::{Walk, WalkCursor};
@@ -42,10 +46,12 @@ pub use delayq_core::verbs::deployment::ShardLayout;
 pub use delayq_core::verbs::histogram::Slot;
 pub use delayq_core::verbs::history::{Happening, HistoryEvent, Next};
 pub use delayq_core::verbs::list::{ListState, Listed};
+pub use delayq_core::verbs::operate::{Acted, Action, Tag};
 pub use delayq_core::verbs::overview::{Older, Overview};
 pub use delayq_core::verbs::promote::{Promotable, Promoted};
 pub use delayq_core::verbs::purge::Purged;
 pub use delayq_core::verbs::replay::{ReplayTerms, Replayed};
+pub use delayq_core::verbs::swap::NoteVersion;
 
 use crate::calls::Calls;
 use crate::client::Client;
@@ -62,7 +68,7 @@ use std::sync::Arc;
 ///
 /// Calls about one part of a deployment are methods of a handle, which is cheap to create and to copy:
 /// [`topic`](Self::topic), [`shards`](Self::shards), [`nodes`](Self::nodes), [`audit`](Self::audit),
-/// [`dictionaries`](Self::dictionaries) and [`gateways`](Self::gateways).
+/// [`dictionaries`](Self::dictionaries), [`gateways`](Self::gateways) and [`operations`](Self::operations).
 ///
 /// ```no_run
 /// # async fn example(client: delayq::Client) -> Result<(), delayq::Error> {

@@ -50,7 +50,7 @@ const CONSUMER: &[Verb] =
 const PUMP: &[Verb] = &[Verb::Identify, Verb::Claim, Verb::Pump, Verb::Hold];
 
 /// Scripts on behalf of clients that hold neither receipts nor limits.
-const GATEWAY: &[Verb] = &[Verb::Finish, Verb::Meter];
+const GATEWAY: &[Verb] = &[Verb::Finish, Verb::Meter, Verb::Operate, Verb::Settled, Verb::Swap];
 
 /// Scripts to inspect messages and to set up topics.
 const OPERATOR: &[Verb] = &[

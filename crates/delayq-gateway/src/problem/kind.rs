@@ -30,13 +30,15 @@ pub(crate) enum Kind {
     OfTenant,
     OverQuota,
     NoTenantToken,
+    Busy,
+    NoOperation,
 }
 
 // === impl Kind ===
 
 impl Kind {
     /// In the order of codes.
-    pub(crate) const ALL: [Self; 25] = [
+    pub(crate) const ALL: [Self; 27] = [
         Self::Malformed,
         Self::NoToken,
         Self::OtherOrigin,
@@ -62,6 +64,8 @@ impl Kind {
         Self::OfTenant,
         Self::OverQuota,
         Self::NoTenantToken,
+        Self::Busy,
+        Self::NoOperation,
     ];
 
     const fn row(self) -> (&'static str, u16, &'static str) {
@@ -76,7 +80,7 @@ impl Kind {
             Self::NoTopic => ("DQ-G108", 404, "no such topic"),
             Self::TooSlow => ("DQ-G109", 408, "the body arrived too slowly"),
             Self::Conflict => ("DQ-G110", 409, "the current state forbids the change"),
-            Self::Changed => ("DQ-G111", 412, "the due time is not the expected one"),
+            Self::Changed => ("DQ-G111", 412, "the message is not as expected"),
             Self::TooLarge => ("DQ-G112", 413, "the request is too large"),
             Self::OtherType => ("DQ-G113", 415, "the body has the wrong content type"),
             Self::Invalid => ("DQ-G114", 422, "a value is invalid"),
@@ -91,6 +95,8 @@ impl Kind {
             Self::OfTenant => ("DQ-G123", 403, "the route is not for tenants"),
             Self::OverQuota => ("DQ-G124", 429, "the tenant is over its quota"),
             Self::NoTenantToken => ("DQ-G125", 404, "the tenant has no such token"),
+            Self::Busy => ("DQ-G126", 429, "two operations are under way"),
+            Self::NoOperation => ("DQ-G127", 404, "no such operation"),
         }
     }
 
@@ -108,7 +114,7 @@ impl Kind {
 
     /// True if the same request may succeed soon.
     pub(crate) const fn is_passing(self) -> bool {
-        matches!(self, Self::RedisAway | Self::Full | Self::Draining)
+        matches!(self, Self::RedisAway | Self::Full | Self::Draining | Self::Busy)
     }
 }
 

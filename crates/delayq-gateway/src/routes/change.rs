@@ -6,6 +6,7 @@ use crate::problem::{Kind, Problem};
 use crate::routes::message::unknown;
 use crate::state::Scope;
 use axum::http::StatusCode;
+use delayq::admin::{Acted, Action, Tag};
 use delayq::{CancelOutcome, Due, Reschedule, RescheduleOutcome, Shift, Target, Topic, UnixMillis};
 use delayq_service::config::HumanDuration;
 use delayq_service::json::{cancel as json_of_cancel, reschedule as json_of_reschedule};
@@ -33,9 +34,29 @@ pub(super) struct NewLife {
     pub(super) delay: Option<HumanDuration>,
 }
 
+// === impl NewLife ===
+
+impl NewLife {
+    fn delay(&self) -> Duration {
+        self.delay.map_or(Duration::ZERO, |delay| *delay)
+    }
+}
+
 // === impl NewDue ===
 
 impl NewDue {
+    /// For a request with a tag.
+    fn action(&self, past_ok: bool) -> Result<Action, Problem> {
+        match (&self.due, &self.by, &self.expected_due) {
+            (Some(due), None, None) => Ok(Action::Reschedule(time("due", due, past_ok)?)),
+            (None, Some(by), None) => Ok(Action::Shift(shift("by", by)?)),
+            (.., Some(_)) => {
+                Err(Problem::invalid("expected_due", "If-Match says what is expected: leave it out"))
+            }
+            _ => Err(Problem::invalid("due", "set either due or by")),
+        }
+    }
+
     pub(super) fn new(due: Option<Value>, by: Option<String>, expected_due: Option<Value>) -> Self {
         Self { due, by, expected_due }
     }
@@ -59,6 +80,9 @@ impl NewDue {
 
 pub(super) async fn cancel(ask: Ask) -> Answer {
     let (topic, target) = (ask.topic()?, ask.target()?);
+    if let Some(tag) = ask.expected()? {
+        return as_expected(&ask.scope, &topic, &target, tag, &Action::Cancel).await;
+    }
     let outcome = ask.scope.cancel(&topic, &target).await?;
     let (status, value) = cancelled(&topic, &target, &outcome)?;
     Ok(counted((json(status, &value), 1), None))
@@ -66,19 +90,57 @@ pub(super) async fn cancel(ask: Ask) -> Answer {
 
 pub(super) async fn reschedule(ask: Ask) -> Answer {
     let (topic, target, past_ok) = (ask.topic()?, ask.target()?, ask.past_ok()?);
-    let scope = ask.scope.clone();
-    let change = ask.json::<NewDue>().await?.change(past_ok)?;
-    let outcome = scope.reschedule(&topic, &target, change).await?;
+    let (scope, expected) = (ask.scope.clone(), ask.expected()?);
+    let new_due = ask.json::<NewDue>().await?;
+    if let Some(tag) = expected {
+        return as_expected(&scope, &topic, &target, tag, &new_due.action(past_ok)?).await;
+    }
+    let outcome = scope.reschedule(&topic, &target, new_due.change(past_ok)?).await?;
     let (status, value) = rescheduled(&topic, &target, &outcome)?;
     Ok(counted((json(status, &value), 1), None))
 }
 
 pub(super) async fn replay(ask: Ask) -> Answer {
-    let (topic, target) = (ask.topic()?, ask.target()?);
+    let (topic, target, expected) = (ask.topic()?, ask.target()?, ask.expected()?);
     let scope = ask.scope.clone();
     let life = ask.json_or_default::<NewLife>().await?;
+    if let Some(tag) = expected {
+        return as_expected(&scope, &topic, &target, tag, &Action::Replay(life.delay())).await;
+    }
     let (status, value) = replayed(&scope, &topic, &target, &life).await?;
     Ok(counted((json(status, &value), 1), None))
+}
+
+/// Acts on the message while the tag is current.
+async fn as_expected(scope: &Scope, topic: &Topic, target: &Target, tag: Tag, action: &Action) -> Answer {
+    let acted = scope.act_on(topic, target, tag, action).await?;
+    let is_replay = matches!(action, Action::Replay(_));
+    let word = acted.word();
+    let mut answer = value!({ "id": target.id, "outcome": word });
+    let kind = match &acted {
+        Acted::Moved { due, ready } if !is_replay => {
+            let moved = RescheduleOutcome::Moved { old: tag.due, due: *due, ready: *ready };
+            return Ok(counted((json(StatusCode::OK, &json_of_reschedule(&target.id, &moved)), 1), None));
+        }
+        Acted::Cancelled | Acted::Buried | Acted::Moved { .. } => {
+            return Ok(counted((json(StatusCode::OK, &answer), 1), None));
+        }
+        Acted::Leased => return Ok(counted((json(StatusCode::ACCEPTED, &answer), 1), None)),
+        Acted::Unknown => return Err(unknown(topic, target)),
+        Acted::Changed(state, now) => {
+            (answer["state"], answer["tag"]) = (state.word().into(), now.to_string().into());
+            Kind::Changed
+        }
+        Acted::Kept(state) | Acted::Finished(state, _) => {
+            answer["state"] = state.word().into();
+            Kind::Conflict
+        }
+        Acted::Refused(why) | Acted::Failed(why) => {
+            answer["reason"] = why.as_str().into();
+            if word == "failed" { Kind::Fault } else { Kind::Invalid }
+        }
+    };
+    Err(Problem::outcome(kind, answer))
 }
 
 pub(super) fn cancelled(topic: &Topic, target: &Target, outcome: &CancelOutcome) -> Changed {
@@ -108,7 +170,7 @@ pub(super) fn rescheduled(topic: &Topic, target: &Target, outcome: &RescheduleOu
 }
 
 pub(super) async fn replayed(scope: &Scope, topic: &Topic, target: &Target, life: &NewLife) -> Changed {
-    let delay = life.delay.map_or(Duration::ZERO, |delay| *delay);
+    let delay = life.delay();
     let replayed = scope.replay(topic, target, delay).await?;
     if replayed.replayed > 0 {
         let outcome = if delay.is_zero() { "ready" } else { "delayed" };

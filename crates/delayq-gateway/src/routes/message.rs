@@ -11,7 +11,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use delayq::admin::Listed;
+use delayq::admin::{Listed, Tag};
 use delayq::{Target, Topic};
 use delayq_service::json::{events, message as json_of};
 use serde_json::{Value, json};
@@ -58,6 +58,11 @@ impl Payload {
 
     pub(super) fn shown(self, listed: &Listed) -> Value {
         let mut value = json_of(listed, self == Self::Text);
+        if let Ok(envelope) = &listed.envelope
+            && !envelope.state.is_over()
+        {
+            value["tag"] = Tag::of(envelope).to_string().into();
+        }
         if let (Self::Base64, Ok(envelope)) = (self, &listed.envelope)
             && !envelope.state.is_over()
         {
@@ -72,14 +77,15 @@ pub(super) async fn get(ask: Ask) -> Answer {
     let payload = Payload::of(&ask)?;
     let listed = found(&ask.scope, &ask.topic()?, &ask.target()?).await?;
     let text = payload.shown(&listed).to_string();
-    let tag = format!("\"{}\"", hex::encode(&Sha256::digest(&text)[..8]));
+    let stay = listed.envelope.as_ref().map(|envelope| Tag::of(envelope).to_string()).unwrap_or_default();
+    let tag = format!("\"{stay}-{}\"", hex::encode(&Sha256::digest(&text)[..8]));
     let known = ask.header("if-none-match")?.unwrap_or_default();
     let is_known = known.split(',').any(|one| one.trim().trim_start_matches("W/") == tag);
     let mut response = match is_known {
         true => not_modified(),
         false => typed(StatusCode::OK, "application/json", text),
     };
-    response.headers_mut().insert(header::ETAG, HeaderValue::from_str(&tag).expect("it is hex"));
+    response.headers_mut().insert(header::ETAG, HeaderValue::from_str(&tag).expect("it is hex and digits"));
     Ok(response)
 }
 

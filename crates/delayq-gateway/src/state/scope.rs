@@ -12,7 +12,7 @@ pub(crate) use rooms::Room;
 use super::App;
 use crate::problem::{Kind, Problem};
 use crate::tenant::{Names, Tenant};
-use delayq::admin::{History, Listed, Promotable, PromoteOptions, Promoted, Replayed};
+use delayq::admin::{Acted, Action, History, Listed, Promotable, PromoteOptions, Promoted, Replayed, Tag};
 use delayq::{
     CancelOutcome, Error, GroupTally, Members, Message, Put, PutError, Reschedule, RescheduleOutcome, Shift,
     Target, Topic,
@@ -129,6 +129,18 @@ impl Scope {
     ) -> Result<Replayed, Problem> {
         let (topic, target) = (self.names.stored_topic(topic)?, self.names.stored_target(target)?);
         self.answer(self.app.unscoped().admin.topic(&topic).replay_ids(&[target], delay).await)
+    }
+
+    /// Acts on the message if it still has this tag.
+    pub(crate) async fn act_on(
+        &self,
+        topic: &Topic,
+        target: &Target,
+        tag: Tag,
+        action: &Action,
+    ) -> Result<Acted, Problem> {
+        let (topic, target) = (self.names.stored_topic(topic)?, self.names.stored_target(target)?);
+        self.answer(self.app.unscoped().admin.topic(&topic).act_on(&target, tag, action).await)
     }
 
     pub(crate) async fn get(&self, topic: &Topic, target: &Target) -> Result<Option<Listed>, Problem> {

@@ -109,8 +109,9 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         query: &["group"],
+        asks: &["if-match"],
         answers: RouteAnswers::Json("Cancelled", &[200, 202]),
-        refuses: &[404, 409, 422],
+        refuses: &[404, 409, 412, 422],
         needs: Some(Right::Act),
         ..Route::new(
             Method::Delete,
@@ -121,6 +122,7 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         query: &["group", "past_ok"],
+        asks: &["if-match"],
         takes: Takes::Json("Reschedule"),
         answers: RouteAnswers::Json("Rescheduled", &[200]),
         refuses: &[404, 408, 409, 412, 413, 415, 422],
@@ -134,9 +136,10 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         query: &["group"],
+        asks: &["if-match"],
         takes: Takes::MaybeJson("Replay"),
         answers: RouteAnswers::Json("Replayed", &[200]),
-        refuses: &[404, 408, 409, 413, 415, 422],
+        refuses: &[404, 408, 409, 412, 413, 415, 422],
         needs: Some(Right::Act),
         ..Route::new(
             Method::Post,
@@ -253,6 +256,52 @@ pub(crate) static ROUTES: &[Route] = &[
             "/v1/topics/{topic}/promote",
             "promoteTopic",
             "Makes delayed messages of a topic ready now, in each shard the earliest due first",
+        )
+    },
+    Route {
+        is_whole: true,
+        takes: Takes::Json("BeginOperation"),
+        answers: RouteAnswers::Json("OperationBegun", &[200, 202]),
+        refuses: &[408, 413, 415, 422, 429],
+        needs: Some(Right::Act),
+        ..Route::new(
+            Method::Post,
+            "/v1/operations",
+            "beginOperation",
+            "Acts on all messages that match a filter, in the background; 200: a dry run, which counts them",
+        )
+    },
+    Route {
+        is_whole: true,
+        answers: RouteAnswers::Json("Operations", &[200]),
+        ..Route::new(
+            Method::Get,
+            "/v1/operations",
+            "listOperations",
+            "Lists the operations of the last seven days, the latest first",
+        )
+    },
+    Route {
+        is_whole: true,
+        answers: RouteAnswers::Json("Operation", &[200]),
+        refuses: &[404],
+        ..Route::new(
+            Method::Get,
+            "/v1/operations/{operation}",
+            "getOperation",
+            "Shows an operation's progress and outcomes",
+        )
+    },
+    Route {
+        is_whole: true,
+        answers: RouteAnswers::Json("Operation", &[200, 202]),
+        refuses: &[404],
+        needs: Some(Right::Act),
+        ..Route::new(
+            Method::Delete,
+            "/v1/operations/{operation}",
+            "abortOperation",
+            "Aborts an operation after its current call; 200: it had ended",
         )
     },
     Route {

@@ -137,7 +137,7 @@ impl Admin {
     }
 
     /// Returns the time on the clock of Redis.
-    async fn redis_now(&self) -> Result<UnixMillis, Error> {
+    pub(super) async fn redis_now(&self) -> Result<UnixMillis, Error> {
         let link = self.client.calls.link_of(ShardId::new(0)).await?;
         let (seconds, micros): (u64, u64) = link.query("TIME", &redis::cmd("TIME")).await?;
         Ok(UnixMillis::new(seconds * 1000 + micros / 1000))

@@ -38,8 +38,8 @@ use delayq_core::verbs::list::{self, ListState, Listed};
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct TopicAdmin<'a> {
-    admin: &'a Admin,
-    topic: &'a Topic,
+    pub(super) admin: &'a Admin,
+    pub(super) topic: &'a Topic,
 }
 
 // === impl Admin ===

@@ -42,7 +42,7 @@ type Call = (Verb, &'static [&'static str], &'static [(usize, i64, i64)]);
 
 const LAST: i64 = (1 << 53) - 1;
 const WORD: i64 = i64::MIN;
-const CALLS: [Call; 18] = [
+const CALLS: [Call; 20] = [
     (Verb::Reserve, &["10", "0", "1000", "t"], &[(0, 1, 500), (1, 0, 4_294_967_295), (2, 1, 86_400_000)]),
     (Verb::Pump, &["0", "500", "1", "1"], &[(0, 0, LAST), (1, 1, 500), (2, 0, LAST), (3, 0, LAST - 1)]),
     (Verb::CancelGroup, &["g", "", "0", "", "500"], &[(2, 0, LAST), (4, 1, 500)]),
@@ -67,6 +67,8 @@ const CALLS: [Call; 18] = [
     (Verb::Replay, &["t", "0", "x"], &[(1, 0, LAST - NOW as i64)]),
     (Verb::Finish, &["t", "any", "x"], &[(1, WORD, WORD)]),
     (Verb::Meter, &["calls", "1", "1000"], &[(1, WORD, WORD), (2, 1, 9_007_199_254_740)]),
+    (Verb::Operate, &["t", "", "replay 0", "x", "2", "9"], &[(1, WORD, WORD), (2, WORD, WORD)]),
+    (Verb::Swap, &["note", "0", "text"], &[(1, 0, LAST - 1)]),
     (Verb::Init, &["0", "1"], &[(0, 0, 4095), (1, 1, 4096)]),
     (Verb::Survey, &["0", "60000"], &[(1, 1, 1 << 52)]),
 ];

@@ -1,7 +1,9 @@
 //! The calls that the Rust bindings send to Redis, compared with KEYS and ARGV in the scripts' headers.
 
 use crate::headers::part_of;
-use delayq::admin::{ListState, Policy, PromoteOptions, PurgeWhat, ReplayOptions, TimeRange, TopicDeletion};
+use delayq::admin::{
+    Action, ListState, Policy, PromoteOptions, PurgeWhat, ReplayOptions, Tag, TimeRange, TopicDeletion,
+};
 use delayq::protocol::{
     FinishWhich, Holder, Owner, RecordId, Recorded, Release, ReserveRequest, Scripts, ShardId, Verb,
 };
@@ -117,6 +119,9 @@ async fn everything(server: &SharedRedis) {
     let unknown = [MessageId::own("unknown").unwrap().into()];
     producer.finish_many(&topic, FinishWhich::Any, &unknown).await.remove(0).unwrap();
     admin.gateways().count_call("calls", Duration::from_secs(1)).await.unwrap();
+    let tag = Tag { generation: 1, due: UnixMillis::new(1) };
+    admin.topic(&topic).act_on(&unknown[0], tag, &Action::Bury("of no use".to_owned())).await.unwrap();
+    admin.operations().swap_note("one", 0, "text").await.unwrap();
     looks(&client, &admin, &topic).await;
     Recorded::by(&producer).settled(&[record()]).await.unwrap();
     admin.promote(&topic, &PromoteOptions::default(), |_| {}).await.unwrap();

@@ -97,6 +97,8 @@ async fn no_script_runs_a_command_that_walks_the_queue_or_sets_a_time_to_live_or
         Verb::Settled,
         Verb::Finish,
         Verb::Meter,
+        Verb::Operate,
+        Verb::Swap,
     ]
     .map(Verb::name);
     let is_missing = |name: &&str| !ran.contains_key(name) && !apart.contains(name);

@@ -9,7 +9,7 @@ macro_rules! binding {
     };
 }
 
-const WORDS: [(Verb, &[&str], &str); 22] = [
+const WORDS: [(Verb, &[&str], &str); 24] = [
     (
         Verb::Put,
         &["stored", "ready", "again", "exists", "conflict", "leased", "stale", "moved", "refused"],
@@ -36,6 +36,25 @@ const WORDS: [(Verb, &[&str], &str); 22] = [
         &["cancelled", "delivered", "purged", "kept", "finished", "unknown", "failed"],
         binding!("finish"),
     ),
+    (
+        Verb::Operate,
+        &[
+            "cancelled",
+            "buried",
+            "ready",
+            "delayed",
+            "leased",
+            "changed",
+            "kept",
+            "dead",
+            "finished",
+            "unknown",
+            "refused",
+            "failed",
+        ],
+        binding!("operate"),
+    ),
+    (Verb::Swap, &["swapped", "kept"], binding!("swap")),
     (Verb::Replay, &["ready", "delayed"], binding!("replay")),
     (Verb::Claim, &["claimed", "renewed", "owned", "free"], binding!("claim")),
     (Verb::Hold, &["held", "free", "fenced"], binding!("hold")),

@@ -33,6 +33,7 @@ mod odd_items;
 mod older;
 mod oldest_first;
 mod one_topic;
+mod operate;
 mod orphans;
 mod paging;
 mod part_done;

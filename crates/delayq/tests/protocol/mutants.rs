@@ -355,8 +355,8 @@ const MUTANTS: [(&str, &str, &str, &str); 110] = [
         "local through = #page < 2 * limit",
         "local through = #page <= 2 * limit",
     ),
-    ("replay keeps the attempts", "replay", "bit.bnot(DOOMED)), 0", "bit.bnot(DOOMED)), m.attempt"),
-    ("replay keeps the reason", "replay", "redis.call('HDEL', base .. 'w:' .. no, id)", "do end"),
+    ("replay keeps the attempts", "lib/revive", "bit.bnot(DOOMED)), 0", "bit.bnot(DOOMED)), m.attempt"),
+    ("replay keeps the reason", "lib/revive", "redis.call('HDEL', base .. 'w:' .. m.no, m.id)", "do end"),
     (
         "put keeps the reason of a dead letter",
         "lib/put/each",
@@ -375,7 +375,7 @@ const MUTANTS: [(&str, &str, &str, &str); 110] = [
         "if type(reason) == 'string' then",
         "if false then",
     ),
-    ("replay forgets the expiry", "replay", "if expires then set_expiry(m, expires) end", ""),
+    ("replay forgets the expiry", "lib/revive", "if expires then set_expiry(m, expires) end", ""),
     (
         "replay brings back what expires at once",
         "replay",

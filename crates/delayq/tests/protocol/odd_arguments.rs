@@ -7,7 +7,7 @@ use delayq::protocol::Verb;
 use delayq_tests::redis_server::{RedisServer, SharedRedis};
 
 /// Calls of each script with arguments besides the layout, without scripts that create or move a shard.
-const CALLS: [(Verb, &[&str]); 40] = [
+const CALLS: [(Verb, &[&str]); 43] = [
     (Verb::Ack, &["1:a\0\0\0\x02"]),
     (Verb::Audit, &["m:1:a"]),
     (Verb::AuditIndex, &["10", "leases", "", "", "all"]),
@@ -43,6 +43,9 @@ const CALLS: [(Verb, &[&str]); 40] = [
     (Verb::Recount, &["odd", "look", "", "0", "0"]),
     (Verb::Release, &["1:a\0\0\0\x02", "0", "keep", "why"]),
     (Verb::Repair, &["no_lease", "m", "1:a"]),
+    (Verb::Operate, &["odd", "", "cancel", "a", "2", "1763697600000"]),
+    (Verb::Operate, &["odd", "00112233aabbccdd", "bury why", "a", "2", "1763697600000"]),
+    (Verb::Swap, &["one", "0", "text"]),
     (Verb::Replay, &["odd", "0", "a"]),
     (Verb::Replay, &["odd", "0 1 1000", "a"]),
     (Verb::Reschedule, &["odd", "a", "by +5", "1763697600000"]),

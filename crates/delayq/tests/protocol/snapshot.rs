@@ -108,7 +108,7 @@ impl Snapshot {
                 let event = |event: &[Vec<u8>]| (event[1].clone(), lossy(&event[2]));
                 self.histories.insert(tail.parse().unwrap(), held.chunks(3).map(event).collect());
             }
-            ("meta" | "stats" | "dictionaries" | "gateway" | "t" | "shift", "hash") => {
+            ("meta" | "stats" | "dictionaries" | "gateway" | "operations" | "t" | "shift", "hash") => {
                 let pairs = held.chunks(2).map(|pair| (lossy(&pair[0]), pair[1].clone())).collect();
                 self.hashes.insert(text, pairs);
             }

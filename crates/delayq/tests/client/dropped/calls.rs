@@ -2,8 +2,8 @@
 
 use crate::dropped::polled::{at_each_await, dropped_after};
 use delayq::admin::{
-    ListState, Listing, Policy, PolicySetting, PromoteOptions, PurgeWhat, ReplayOptions, ReplayTerms,
-    TimeRange,
+    Action, ListState, Listing, Policy, PolicySetting, PromoteOptions, PurgeWhat, ReplayOptions, ReplayTerms,
+    SelectCursor, SelectState, Selection, Step, Tag, TimeRange,
 };
 use delayq::protocol::{
     BooksAt, FinishWhich, Holder, Link, Owner, Probe, RecordId, Recorded, Release, ReserveRequest, ShardId,
@@ -23,6 +23,7 @@ use std::time::Duration;
 const SHARDS: u16 = 2;
 const SHARD: ShardId = ShardId::new(0);
 const HOUR: Duration = Duration::from_secs(3600);
+const TAG: Tag = Tag { generation: 1, due: UnixMillis::new(1) };
 
 struct Scene {
     deployment: Deployment,
@@ -59,6 +60,15 @@ macro_rules! call {
 }
 
 impl Scene {
+    fn selection(&self) -> Selection {
+        let topics = vec![self.topic.clone()];
+        Selection { topics, group: None, state: SelectState::Pending, range: TimeRange::ALL }
+    }
+
+    fn step(&self) -> Step<'_> {
+        Step { shard: SHARD, topic: &self.topic, record: RecordId::of([b"a step".as_slice()]) }
+    }
+
     async fn new() -> Self {
         let deployment = Deployment::new(SHARDS).await;
         let (topic, group) = (Topic::new("orders").unwrap(), Group::new("user-5").unwrap());
@@ -221,6 +231,26 @@ const CALLS: &[Call] = &[
     call!("TopicAdmin::replay_renewed", scene, async {
         let terms = ReplayTerms { max_attempts: 2, expires_after: None };
         scene.admin.topic(&scene.topic).replay_renewed(std::slice::from_ref(&scene.target), terms).await
+    }),
+    call!("TopicAdmin::act_on", scene, async {
+        scene.admin.topic(&scene.topic).act_on(&scene.target, TAG, &Action::Cancel).await
+    }),
+    call!("OperationsAdmin::cut", scene, scene.admin.operations().cut(&scene.selection())),
+    call!("OperationsAdmin::count", scene, scene.admin.operations().count(&scene.selection())),
+    call!("OperationsAdmin::select", scene, async {
+        let cut = "1:0=0".parse().unwrap();
+        scene.admin.operations().select(&scene.selection(), &cut, &SelectCursor::default(), 10).await
+    }),
+    call!("OperationsAdmin::act", scene, async {
+        let items = [(scene.target.clone(), TAG)];
+        scene.admin.operations().act(scene.step(), &Action::Promote, &items).await
+    }),
+    call!("OperationsAdmin::acted", scene, scene.admin.operations().acted(scene.step())),
+    call!("OperationsAdmin::forget_acted", scene, scene.admin.operations().forget_acted(scene.step())),
+    call!("OperationsAdmin::notes", scene, scene.admin.operations().notes()),
+    call!("OperationsAdmin::note", scene, scene.admin.operations().note("a")),
+    call!("OperationsAdmin::swap_note", scene, async {
+        scene.admin.operations().swap_note("a", 0, "text").await
     }),
     call!("Admin::promote", scene, async {
         scene.admin.promote(&scene.topic, &PromoteOptions::default(), |_| {}).await

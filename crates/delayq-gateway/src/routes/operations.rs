@@ -1,0 +1,75 @@
+//! Operations: beginning, inspecting and aborting.
+
+mod new;
+
+use super::answer::{Answer, counted, json};
+use super::message::Payload;
+use crate::input::Ask;
+use crate::operations::{Begun, Estimate, Operation, Order, estimate};
+use crate::problem::{Kind, Problem};
+use crate::receipts::random;
+use crate::state::App;
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use new::NewOperation;
+use serde_json::{Value, json as value};
+
+const ID_LENGTH: usize = 16;
+
+pub(super) async fn begin(State(app): State<App>, ask: Ask) -> Answer {
+    let by = ask.caller.name.clone();
+    let asked = ask.json::<NewOperation>().await?;
+    let is_dry = asked.dry_run;
+    let order = asked.order()?;
+    let estimate = estimate(&app.unscoped().admin, &order).await?;
+    if is_dry {
+        let response = json(StatusCode::OK, &matching(&order, &estimate));
+        return Ok(counted((response, 0), Some(value!({ "dry_run": true }))));
+    }
+    let id = random()?[..ID_LENGTH].to_owned();
+    let operation = Operation::new(id, order, by, &estimate);
+    if let Begun::Full = app.operations.begin(&operation).await? {
+        return Err(Problem::new(
+            Kind::Busy,
+            "wait for the end of an operation, or abort one: see /v1/operations",
+        ));
+    }
+    let shown = operation.shown();
+    let details = value!({ "id": operation.id, "action": shown["action"], "filter": shown["filter"] });
+    let mut response = json(StatusCode::ACCEPTED, &shown);
+    let place = HeaderValue::from_str(&format!("/v1/operations/{}", operation.id)).expect("an id is hex");
+    response.headers_mut().insert(header::LOCATION, place);
+    // What it changes is counted by the operation itself.
+    Ok(counted((response, 0), Some(details)))
+}
+
+pub(super) async fn list(State(app): State<App>) -> Answer {
+    let all = app.operations.store().all().await?;
+    let all: Vec<Value> = all.iter().map(Operation::shown).collect();
+    Ok(json(StatusCode::OK, &value!({ "operations": all })))
+}
+
+pub(super) async fn get(State(app): State<App>, ask: Ask) -> Answer {
+    let id = ask.operation()?;
+    let operation = app.operations.store().get(&id).await?.ok_or_else(|| unknown(&id))?;
+    Ok(json(StatusCode::OK, &operation.shown()))
+}
+
+pub(super) async fn abort(State(app): State<App>, ask: Ask) -> Answer {
+    let (id, by) = (ask.operation()?, ask.caller.name.as_deref());
+    let operation = app.operations.store().abort(&id, by).await?.ok_or_else(|| unknown(&id))?;
+    let status = if operation.phase.is_over() { StatusCode::OK } else { StatusCode::ACCEPTED };
+    Ok(json(status, &operation.shown()))
+}
+
+fn matching(order: &Order, estimate: &Estimate) -> Value {
+    let sample: Vec<Value> = estimate.sample.iter().map(|listed| Payload::None.shown(listed)).collect();
+    value!({
+        "action": order.shown_action(), "filter": order.shown_filter(), "dry_run": true,
+        "count": estimate.count, "exact": estimate.is_exact, "sample": sample,
+    })
+}
+
+fn unknown(id: &str) -> Problem {
+    Problem::new(Kind::NoOperation, format!("no operation {id}; ended operations are kept for seven days"))
+}
