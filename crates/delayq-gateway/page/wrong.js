@@ -9,15 +9,18 @@ const WORST_FIRST = ['bad', 'warning'];
 /** How long the overview waits for an answer; a later one is shown by the next look. */
 const PATIENCE_MS = 800;
 
+/** The refusal of tenants, who do not see the deployment. */
+const OF_TENANT = 'DQ-G123';
+
 /** The latest answer of the status route, and the call under way. */
 let latest = null;
 let asking = null;
 
-/** The state of the deployment: of now, or of the last look if a part does not answer soon. */
+/** The state of the deployment: of now, or of the last look if a part does not answer soon; undefined for a tenant. */
 export async function status() {
   asking ??= get('/v1/status')
     .then((answer) => (latest = answer))
-    .catch(() => (latest = null))
+    .catch((refusal) => (latest = refusal.code === OF_TENANT ? undefined : null))
     .finally(() => (asking = null));
   await Promise.race([asking, new Promise((done) => setTimeout(done, PATIENCE_MS))]);
   return latest;
@@ -25,6 +28,7 @@ export async function status() {
 
 /** The panel of the state; null before the first answer. */
 export function wrong(status) {
+  if (status === undefined) return nothing;
   if (status === null) return html`<p class="faint">${t('looking')}</p>`;
   const { checks, missing } = status;
   const faults = WORST_FIRST.flatMap((verdict) => checks.filter((check) => check.verdict === verdict));

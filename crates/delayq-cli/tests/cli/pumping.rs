@@ -46,7 +46,9 @@ async fn two_workers_deliver_without_a_timer_and_one_takes_over_when_the_other_i
     let lines: String = (0..MESSAGES).map(line).collect();
     let put = delayq(&redis).args(["put", "orders", "--from", "-"]).run(lines.as_bytes(), SHORT).await;
     assert_eq!(put.code, Some(0), "{put:?}");
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    let delivered =
+        || [&first, &second].map(|worker| worker.text(Stream::Out).lines().count()).iter().sum::<usize>();
+    wait_until("a part of the messages", LONG, async || delivered() >= MESSAGES / 4).await;
     first.signal(Signal::KILL);
     first.wait_end(SHORT).await;
     let killed = Instant::now();
