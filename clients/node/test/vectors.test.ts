@@ -30,6 +30,7 @@ for (const { name: what, hex, envelope } of vectors("envelope.json").valid) {
       delivery: envelope.delivery,
       maxAttempts: envelope.max_attempts,
       doomed: envelope.doomed,
+      held: envelope.held,
       expiresMs: envelope.expires_ms ?? undefined,
       backoff: backoffOf(envelope.backoff),
       group: envelope.group ?? undefined,

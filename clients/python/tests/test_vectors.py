@@ -8,6 +8,7 @@ from conftest import vectors
 from delayq import Backoff, Delivery, InvalidArgument, Message, Outcome, connect, connect_async
 from delayq.addresses import Address, read_address
 from delayq.calls import places_of
+from delayq.envelope import Stored
 from delayq.names import generate_id, generated, id_and_group, id_bytes, id_text, name, stored_id, topic_arg, topic_text
 from delayq.protocol import META, NEVER, READY, WAKE, WORKERS, key_of
 from delayq.schedule import LOCK_S, POLL_S, Shard
@@ -40,6 +41,15 @@ def test_an_envelope_is_read_as_it_is_stored(case):
     assert (delivery.due_ms, delivery.expires_ms, delivery.group) == (said["due_ms"], said["expires_ms"], said["group"])
     assert (compressed, delivery.payload.hex()) == (said["zstd"], said["payload"])
     assert (delivery.max_attempts, [list(pair) for pair in delivery.headers]) == (said["max_attempts"], said["headers"])
+
+
+@pytest.mark.parametrize("case", vectors("envelope.json")["valid"], ids=lambda case: case["name"])
+def test_a_message_is_shown_as_it_is_stored(case):
+    said = case["envelope"]
+    stored = Stored("t", "o", 0)
+    assert stored.read(bytes.fromhex(case["hex"])) == said["zstd"]
+    for field in ("state", "due_ms", "at_ms", "attempt", "delivery", "doomed", "held", "reason"):
+        assert getattr(stored, field) == said[field], field
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case["name"])

@@ -80,7 +80,7 @@ fn envelope(said: &Value) -> Envelope {
         headers: headers(&said["headers"]),
         payload: bytes(&said["payload"]),
         zstd: said["zstd"].as_bool().unwrap(),
-        held: false,
+        held: said["held"].as_bool().unwrap(),
         reason: said["reason"].as_str().map(str::to_owned),
     }
 }
