@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Builds and runs the tests of the workspace, with these options of cargo test: two test binaries at a time, since most
 tests wait for servers, then one by one those that measure times. With `--clients`, the tests of the clients in other languages
-run beside the former. The output of each is printed when it has ended. Finally come the slowest tests, the tests' remarks
-(SKIPPED: the machine does not allow the test; INCONCLUSIVE: the machine was too busy), and the failures.
+run with the former, four at a time. The output of each is printed when it has ended. Finally come the slowest tests, the tests'
+remarks (SKIPPED: the machine does not allow the test; INCONCLUSIVE: the machine was too busy), and the failures.
 """
 
 import json
@@ -18,13 +18,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 AT_ONCE = int(os.environ.get("DELAYQ_TEST_BINARIES", "2"))
 # The longest start first, so that none of them runs alone at the end.
-FIRST = ["integration", "sinks", "intake", "cli", "shapes", "protocol"]
+FIRST = ["cli", "intake", "sinks", "outbox", "integration", "shapes", "protocol"]
 # Most of their tests measure times.
 ALONE = {"crowd", "timer"}
 # Their tests wait for servers to start, to fail over, or to be noticed as gone. The others compute or measure times.
 WAITING = {"compensator", "intake", "shapes"}
 SLOWEST = 30
-CLIENTS = "clients in other languages"
+# Lines of a failed test that the summary repeats.
+SHOWN = 12
+# The clients in other languages. Their tests wait, too.
+CLIENTS = ["python", "node", "go"]
 
 
 def binaries(options):
@@ -56,29 +59,41 @@ def heard(command, folder=ROOT, environment=None):
         return status, said.read(), time.monotonic() - start
 
 
+def failures(name, text):
+    """The tests that failed: of Rust with what they printed from their panic on, of other languages by their runner's line."""
+    if name in CLIENTS:
+        named = r"^(?:FAILED|ERROR) .*|^✖ .*ms\)$|^\s*--- FAIL: .*|^thread .* panicked at .*"
+        yield from dict.fromkeys(re.findall(named, text, re.M))
+    for test in re.findall(r"^test (\S+) .*\.\.\. FAILED", text, re.M):
+        output = re.search(rf"^---- {re.escape(test)} stdout ----\n(.*?)(?=^---- |^failures:)", text, re.M | re.S)
+        panic = re.search(r"^[^\n]* panicked at .*", output[1], re.M | re.S) if output else None
+        shown = panic[0].splitlines()[:SHOWN] if panic else []
+        yield "\n    ".join([f"FAILED {name} {test}", *shown])
+
+
 def summary(outputs):
-    """The slowest tests, the tests that failed, and all remarks, from the output of each binary."""
+    """The slowest tests, all remarks, and the failures, from the output of each binary."""
     times, failed, remarks = [], [], []
     for name, text in outputs.items():
         for test, seconds in re.findall(r"^test (\S+) .*<([0-9.]+)s>$", text, re.M):
             times.append((float(seconds), name, test))
-        failed += [f"{name} {test}" for test in re.findall(r"^test (\S+) .*\.\.\. FAILED", text, re.M)]
+        failed += failures(name, text)
         remarks += re.findall(r"^(?:SKIPPED|INCONCLUSIVE) .*", text, re.M)
     print("tests: the slowest")
     for seconds, name, test in sorted(times, reverse=True)[:SLOWEST]:
         print(f"{seconds:8.1f} s  {name} {test}")
     skipped = sum(remark.startswith("SKIPPED") for remark in remarks)
     print(f"tests: {len(times)} ran, {len(failed)} failed, {skipped} skipped, {len(remarks) - skipped} inconclusive")
-    print("\n".join(remarks + [f"FAILED {test}" for test in failed]))
+    print("\n".join(remarks + failed))
 
 
 def run_all(found, arguments, with_clients):
     """The output of each of these binaries, and the names of those that failed."""
     outputs, failed = {}, []
     for is_alone, at_once in (False, AT_ONCE), (True, 1):
-        clients = {CLIENTS: ["scripts/test-clients.sh", "installed"]} if with_clients and not is_alone else {}
-        with ThreadPoolExecutor(at_once + len(clients)) as pool:
-            running = {pool.submit(heard, command): name for name, command in clients.items()}
+        clients = CLIENTS if with_clients and not is_alone else []
+        with ThreadPoolExecutor(at_once * 2 if clients else at_once) as pool:
+            running = {pool.submit(heard, ["scripts/test-clients.sh", "installed", name]): name for name in clients}
             some = [binary for binary in found if (binary[0] in ALONE) == is_alone]
             running |= {pool.submit(run, *binary, arguments): binary[0] for binary in some}
             for ended in as_completed(running):
