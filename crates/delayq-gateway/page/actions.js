@@ -1,11 +1,9 @@
-// Changing messages: a dialog that says what will happen, the call, and its answer in words.
+// Changing one message.
 
-import { Refusal, now, post } from './api.js';
-import { html, nothing, render } from './vendor/lit-html.js';
-import { count, exact, refused, t } from './words.js';
-
-/** Most messages of one call. */
-const MAX_ITEMS = 500;
+import { now, post } from './api.js';
+import { ask } from './dialog.js';
+import { html, nothing } from './vendor/lit-html.js';
+import { exact, refused, t } from './words.js';
 
 const MINUTE_MS = 60_000;
 /** What the buttons of the dialog add to now. */
@@ -22,7 +20,7 @@ export function buttons(message, target, page) {
   return html`<p class="buttons">
     ${state === 'delayed' ? html`<button @click=${() => promote(message, target, page)}>${t('do_promote')}</button>` : nothing}
     ${is_pending ? html`<button @click=${() => reschedule(message, target, page)}>${t('do_reschedule')}</button>` : nothing}
-    ${state === 'dead' ? html`<button @click=${() => replay([target], page, t('ask_replay', { id: target.id }))}>${t('do_replay')}</button>` : nothing}
+    ${state === 'dead' ? html`<button @click=${() => replay(target, page)}>${t('do_replay')}</button>` : nothing}
     ${is_pending || state === 'leased' ? html`<button class="danger" @click=${() => cancel(message, target, page)}>${t('do_cancel')}</button>` : nothing}
   </p>`;
 }
@@ -38,20 +36,23 @@ function promote({ due_ms }, target, page) {
 }
 
 function reschedule({ due_ms }, target, page) {
-  const run = (form) => one('reschedule', { ...target, due: new Date(form.get('due')).getTime(), expected_due: due_ms });
-  const put = (ms) => (event) => (event.target.form.elements.due.value = local(now() + ms));
-  const fields = html`
-    <label class="field">${t('new_due')} <input type="datetime-local" name="due" step="1" required value=${local(due_ms)}></label>
-    <p class="buttons">${LATER.map(([key, ms]) => html`<button type="button" @click=${put(ms)}>${t(key)}</button>`)}</p>`;
+  const run = (form) => one('reschedule', { ...target, due: due_of(form), expected_due: due_ms });
+  const fields = due_field(due_ms);
   ask(page, { title: t('do_reschedule'), text: t('ask_reschedule', { id: target.id, at: exact(due_ms) }), fields, button: t('do_reschedule'), run });
 }
 
-/** Replays dead letters, all in one call. */
-export function replay(targets, page, text) {
-  const some = targets.slice(0, MAX_ITEMS);
-  const button = some.length === 1 ? t('do_replay') : t('do_replay_n', { n: count(some.length) });
-  const run = async () => (some.length === 1 ? one('replay', some[0]) : tally(await post('/v1/replay', some)));
-  ask(page, { title: t('do_replay'), text, button, run });
+/** The field of a new due time. */
+export function due_field(due_ms) {
+  const put = (ms) => (event) => (event.target.form.elements.due.value = local(now() + ms));
+  return html`
+    <label class="field">${t('new_due')} <input type="datetime-local" name="due" step="1" required value=${local(due_ms)}></label>
+    <p class="buttons">${LATER.map(([key, ms]) => html`<button type="button" @click=${put(ms)}>${t(key)}</button>`)}</p>`;
+}
+
+export const due_of = (form) => new Date(form.get('due')).getTime();
+
+function replay(target, page) {
+  ask(page, { title: t('do_replay'), text: t('ask_replay', { id: target.id }), button: t('do_replay'), run: () => one('replay', target) });
 }
 
 /** The time of an input by the reader's clock. */
@@ -64,46 +65,4 @@ async function one(verb, item) {
   const at = exact(answer.due_ms ?? now());
   const shown = state ? t(`state_${state}`) : '';
   return { kind: code ? 'bad' : 'good', text: t(key) === key ? refused({ problem: answer }) : t(key, { at, state: shown, reason: answer.reason ?? '' }) };
-}
-
-function tally(answers) {
-  const failed = answers.filter(({ code }) => code !== undefined);
-  const done = answers.length - failed.length;
-  const first = failed[0] ? t('did_replay_first', { reason: failed[0].detail }) : '';
-  return { kind: failed.length > 0 ? 'bad' : 'good', text: `${t('did_replay_many', { done: count(done), failed: count(failed.length) })} ${first}` };
-}
-
-/** Asks before it runs; what became of it is said on the page, which is read again. */
-function ask(page, { title, text, fields, button, danger, run }) {
-  const dialog = document.createElement('dialog');
-  const close = () => dialog.close();
-  const submit = async (event) => {
-    event.preventDefault();
-    const form = new FormData(event.target);
-    draw(true);
-    try {
-      const { kind, text } = await run(form);
-      page.say(text, kind);
-    } catch (error) {
-      if (!(error instanceof Refusal)) throw error;
-      page.say(error.problem.fate === 'unknown' || error.code === 'away' ? html`${refused(error)} ${t('fate_unknown')}` : refused(error), 'bad');
-    }
-    close();
-    page.look();
-  };
-  const draw = (busy) => render(html`
-    <form @submit=${submit}>
-      <h2 id="asked">${title}</h2>
-      <p>${text}</p>
-      ${fields ?? nothing}
-      <p class="buttons">
-        <button class=${danger ? 'danger' : 'main'} ?disabled=${busy}>${button}</button>
-        <button type="button" @click=${close}>${t('leave')}</button>
-      </p>
-    </form>`, dialog);
-  dialog.setAttribute('aria-labelledby', 'asked');
-  dialog.addEventListener('close', () => dialog.remove());
-  draw(false);
-  document.body.append(dialog);
-  dialog.showModal();
 }

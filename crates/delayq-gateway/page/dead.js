@@ -1,6 +1,7 @@
 // Dead letters by reason.
 
-import { may, replay } from './actions.js';
+import { may } from './actions.js';
+import { act_on_some } from './bulk.js';
 import { to } from './url.js';
 import { html, nothing } from './vendor/lit-html.js';
 import { count, t } from './words.js';
@@ -30,18 +31,24 @@ export function reasons(place, messages, page) {
 
 function row(place, reason, messages, page) {
   const shown = reason || t('no_reason');
-  const targets = messages.map(({ topic, id, group }) => ({ topic, id, group }));
-  const run = () => replay(targets, page, t('ask_replay_reason', { n: count(targets.length), reason: shown }));
+  const run = () => act_on_some(page, 'replay', messages);
   return html`
     <tr>
       <th scope="row" class="reason"><a href=${to({ ...place, reason: reason || NO_REASON })} aria-current=${place.reason === (reason || NO_REASON) ? 'true' : nothing}>${shown}</a></th>
       <td data-label=${t('messages')} class="number">${count(messages.length)}</td>
-      ${may(page, 'act') ? html`<td data-label=${t('action')}><button @click=${run}>${t('do_replay_n', { n: count(targets.length) })}</button></td>` : nothing}
+      ${may(page, 'act') ? html`<td data-label=${t('action')}><button @click=${run}>${t('do_replay_n', { n: count(messages.length) })}</button></td>` : nothing}
     </tr>`;
 }
 
 /** In the URL, for messages that died without a reason. */
 const NO_REASON = '-';
+
+/** What every reason of a heading contains: its longest part between numbers. Null if there is none. */
+export function part_of(heading) {
+  if (heading === NO_REASON) return null;
+  const parts = heading.split('#').sort((one, other) => other.length - one.length);
+  return parts[0].trim() || null;
+}
 
 /** The messages with the reason that the URL names. */
 export const filtered = ({ reason }, messages) =>

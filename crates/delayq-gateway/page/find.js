@@ -1,7 +1,9 @@
 // Finding messages: an id in every topic, and the pending messages of a group.
 
 import { get, path, post, query } from './api.js';
+import { group_buttons } from './group.js';
 import { table } from './rows.js';
+import { bar, selection } from './selection.js';
 import { go, to } from './url.js';
 import { html, nothing } from './vendor/lit-html.js';
 import { count, t } from './words.js';
@@ -27,9 +29,7 @@ async function by_id(id, group) {
   return { found: answers.filter(({ code }) => code === undefined), asked: topics.length, more: next !== null };
 }
 
-export function show(place, data) {
-  return html`<h1>${t('find')}</h1>${form(place)}${results(place, data)}`;
-}
+export const show = (place, data, page) => html`<h1>${t('find')}</h1>${form(place)}${results(place, data, page)}`;
 
 function form({ id, group }) {
   const find = (event) => {
@@ -46,7 +46,7 @@ function form({ id, group }) {
     <p class="faint">${t('find_help')}</p>`;
 }
 
-function results(place, data) {
+function results(place, data, page) {
   if (data.by === 'id') {
     const { found, asked, more } = data;
     return html`
@@ -57,11 +57,21 @@ function results(place, data) {
   if (data.by !== 'group') return nothing;
   const caption = t('group_of', { group: place.group });
   const { messages, next } = data.list;
+  const is_long = next !== null || Boolean(place.after);
   return html`
     <h2>${caption}</h2>
-    ${messages.length > 0 ? table(messages, { caption, with_topic: true, with_state: true }) : html`<p>${t('group_empty')}</p>`}
+    ${messages.length > 0 ? members(place, messages, is_long, page) : html`<p>${t('group_empty')}</p>`}
     <p class="pager">
       ${place.after ? html`<a href=${to({ ...place, after: null })}>${t('first_page')}</a>` : nothing}
       ${next ? html`<a href=${to({ ...place, after: next })}>${t('next_page')}</a>` : nothing}
     </p>`;
+}
+
+function members({ group, topic }, messages, is_long, page) {
+  const chosen = selection(page, { group, topics: topic ? [topic] : [], state: 'pending' });
+  const caption = t('group_of', { group });
+  return html`
+    ${group_buttons({ group, topic }, page, is_long)}
+    ${chosen ? bar(chosen, messages, is_long) : nothing}
+    ${table(messages, { caption, with_topic: true, with_state: true, selection: chosen })}`;
 }

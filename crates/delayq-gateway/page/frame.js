@@ -4,6 +4,12 @@ import { here, to } from './url.js';
 import { html, nothing } from './vendor/lit-html.js';
 import { distance, language, refused, t, zone } from './words.js';
 
+/** The screens that the reader may see: a tenant sees nothing of the whole deployment. */
+function screens(me) {
+  const whole = me && me.tenant === null ? ['operations'] : [];
+  return ['find', ...whole, ...(me?.rights.includes('audit') ? ['actions'] : [])];
+}
+
 /** The whole page: one screen in its frame. */
 export function frame({ screen, inner, me, failure, seen_ms, said, dismiss, log_out }) {
   const other = language() === 'zh' ? 'en' : 'zh';
@@ -15,7 +21,7 @@ export function frame({ screen, inner, me, failure, seen_ms, said, dismiss, log_
       ${me ? html`<span class="faint">${t('namespace', { name: me.namespace })}</span>` : nothing}
       <nav aria-label=${t('navigation')}>
         <a href=${to({})} aria-current=${current('overview')}>${t('overview')}</a>
-        <a href=${to({ view: 'find' })} aria-current=${current('find')}>${t('find')}</a>
+        ${screens(me).map((one) => html`<a href=${to({ view: one })} aria-current=${current(one)}>${t(one)}</a>`)}
       </nav>
       <div class="who">
         ${me && !me.rights.includes('act') ? html`<span class="badge">${t('read_only')}</span>` : nothing}

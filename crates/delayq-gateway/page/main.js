@@ -3,8 +3,10 @@
 import { Refusal, call, get, now, post } from './api.js';
 import * as find from './find.js';
 import { frame } from './frame.js';
+import * as log from './log.js';
 import { asks, login } from './login.js';
 import * as message from './message.js';
+import * as operations from './operations.js';
 import * as overview from './overview.js';
 import * as topic from './topic.js';
 import { follow, here, rename } from './url.js';
@@ -18,12 +20,17 @@ const PAUSES = 10;
 /** `place` is where the reader is; `data` is of `shown`, which may still be the place before. */
 const state = { me: null, place: here(), shown: null, data: null, failure: null, seen_ms: null, said: null, refusal: null, looks: 0, timer: null, once_failed: null };
 
+const SCREENS = { find, operations, actions: log };
+
 /** The screen of a place. */
 function screen({ view, topic: of, id }) {
-  if (view === 'find') return find;
+  if (Object.hasOwn(SCREENS, view ?? '')) return SCREENS[view];
   if (of && id) return message;
   return of ? topic : overview;
 }
+
+/** Another of these is another subject, and not another part of the same. */
+const SUBJECT = ['topic', 'id', 'operation'];
 
 /** What screens may do: say what happened, show themselves again, look again. */
 const page = {
@@ -102,12 +109,13 @@ async function look() {
     state.failure = error;
   }
   show();
-  const pause_ms = Math.max(EVERY_MS, PAUSES * (performance.now() - began_ms));
+  const every_ms = (state.data && screen(place).every_ms?.(state.data)) ?? EVERY_MS;
+  const pause_ms = Math.max(every_ms, PAUSES * (performance.now() - began_ms));
   state.timer = setTimeout(() => (document.hidden ? null : look()), pause_ms);
 }
 
 function arrive() {
-  const is_same = screen(here()) === screen(state.place) && here().topic === state.place.topic && here().id === state.place.id;
+  const is_same = screen(here()) === screen(state.place) && SUBJECT.every((name) => here()[name] === state.place[name]);
   Object.assign(state, { place: here(), failure: null, said: null });
   if (!is_same) Object.assign(state, { data: null, seen_ms: null });
   show();

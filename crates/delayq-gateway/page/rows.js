@@ -1,5 +1,6 @@
 // A page of messages as a table; a card each where the screen is narrow.
 
+import { box } from './selection.js';
 import { to } from './url.js';
 import { html, nothing } from './vendor/lit-html.js';
 import { t, time } from './words.js';
@@ -7,13 +8,14 @@ import { t, time } from './words.js';
 /** The time by which messages of a state are listed. */
 const WHEN = { delayed: 'due', ready: 'due', leased: 'lease_ends', dead: 'since' };
 
-/** The rows of messages; with the topic where they are of several. */
-export function table(messages, { state, caption, with_topic, with_state }) {
+/** The rows of messages; with the topic where they are of several, and with boxes where they can be chosen. */
+export function table(messages, { state, caption, with_topic, with_state, selection }) {
   const when = WHEN[state] ?? 'due';
   return html`
     <table class="cards-when-narrow">
       <caption class="hidden">${caption}</caption>
       <thead><tr>
+        ${selection ? html`<th scope="col"><span class="hidden">${t('chosen_messages')}</span></th>` : nothing}
         <th scope="col">${t('id')}</th>
         ${with_topic ? html`<th scope="col">${t('topic')}</th>` : nothing}
         <th scope="col">${t('group')}</th>
@@ -22,14 +24,15 @@ export function table(messages, { state, caption, with_topic, with_state }) {
         <th scope="col">${t('attempt')}</th>
         ${state === 'dead' ? html`<th scope="col">${t('reason')}</th>` : nothing}
       </tr></thead>
-      <tbody>${messages.map((message) => row(message, { state, when, with_topic, with_state }))}</tbody>
+      <tbody>${messages.map((message) => row(message, { state, when, with_topic, with_state, selection }))}</tbody>
     </table>`;
 }
 
-function row(message, { state, when, with_topic, with_state }) {
+function row(message, { state, when, with_topic, with_state, selection }) {
   const { id, topic, group, attempt, max_attempts, reason, unreadable } = message;
   return html`
     <tr>
+      ${selection ? html`<td class="box">${box(selection, message)}</td>` : nothing}
       <th scope="row"><a class="id" href=${to({ topic, id, group })}>${id}</a></th>
       ${with_topic ? html`<td data-label=${t('topic')}>${topic}</td>` : nothing}
       <td data-label=${t('group')}>${group ? html`<a href=${to({ view: 'find', group })}>${group}</a>` : html`<span class="faint">–</span>`}</td>

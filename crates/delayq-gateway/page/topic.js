@@ -1,10 +1,13 @@
 // A topic: its numbers, and its messages in one state by page.
 
-import { get, path, query } from './api.js';
-import { filtered, reasons } from './dead.js';
+import { may } from './actions.js';
+import { get, path, post, query } from './api.js';
+import { filtered, part_of, reasons } from './dead.js';
+import { ask } from './dialog.js';
 import * as horizon from './horizon.js';
 import { STATES, paused } from './overview.js';
 import { table } from './rows.js';
+import { bar, selection } from './selection.js';
 import { go, to } from './url.js';
 import { html, nothing } from './vendor/lit-html.js';
 import { count, rate, t } from './words.js';
@@ -39,7 +42,8 @@ export function show(place, { state, numbers, list, ahead }, page) {
   return html`
     <h1>${place.topic}</h1>
     <p>${paused(numbers)} ${numbers.paused > 0 ? t('paused_long') : nothing}
-      ${numbers.rate === null ? nothing : html`<span class="badge">${t('limited_to', { rate: rate(numbers.rate) })}</span>`}</p>
+      ${numbers.rate === null ? nothing : html`<span class="badge">${t('limited_to', { rate: rate(numbers.rate) })}</span>`}
+      ${may(page, 'manage') ? html`<button @click=${() => pause(place, numbers.paused > 0 ? 'resume' : 'pause', page)}>${t(numbers.paused > 0 ? 'do_resume' : 'do_pause')}</button>` : nothing}</p>
     <nav class="tabs" aria-label=${t('states')}>
       ${STATES.map((one) => html`
         <a href=${to({ topic: place.topic, state: one })} aria-current=${one === state ? 'page' : nothing}>
@@ -48,19 +52,42 @@ export function show(place, { state, numbers, list, ahead }, page) {
     </nav>
     ${ahead && numbers.delayed > 0 ? horizon.panel(place, ahead, narrow) : nothing}
     ${state === 'dead' && list.messages.length > 0 ? reasons(place, list.messages, page) : nothing}
-    ${messages(place, state, list)}
+    ${messages(place, { state, numbers, list }, page)}
     <details><summary>${t('settings')}</summary>
       <dl class="facts">${Object.entries(numbers.policy).map(([key, value]) => html`<dt><code>${key}</code></dt><dd>${value}</dd>`)}</dl>
     </details>`;
 }
 
-function messages(place, state, list) {
+/** Pauses or resumes the topic. */
+function pause({ topic }, verb, page) {
+  const run = async () => {
+    await post(path`/v1/topics/${topic}/` + verb);
+    return { kind: 'good', text: t(`did_${verb}`, { topic }) };
+  };
+  ask(page, { title: t(`do_${verb}`), text: t(`ask_${verb}`, { topic }), button: t(`do_${verb}`), run });
+}
+
+/** True if the list is about a part of the state's messages. */
+const is_part = ({ from, to: until, reason }) => Boolean(from || until || reason);
+
+/** What an operation on all that the list shows would match; a null reason is one that no filter can name. */
+function filter({ topic, from, to: until, reason }, state) {
+  const range = state === 'delayed' ? { ...(from ? { from: Number(from) } : {}), ...(until ? { to: Number(until) - 1 } : {}) } : {};
+  const part = state === 'dead' && reason ? { reason: part_of(reason) } : {};
+  return { topics: [topic], state, ...range, ...part };
+}
+
+function messages(place, { state, numbers, list }, page) {
   const some = state === 'dead' ? filtered(place, list.messages) : list.messages;
+  const all = filter(place, state);
+  const chosen = some.length > 0 ? selection(page, all, is_part(place) ? null : numbers[state]) : null;
+  const has_all = all.reason !== null && (Boolean(place.reason) || list.next !== null || Boolean(place.after));
   const caption = t('list_of', { state: t(`state_${state}`), topic: place.topic });
   return html`
     <h2>${caption}</h2>
     ${state === 'dead' && place.reason ? html`<p>${t('only_reason', { reason: place.reason })} <a href=${to({ ...place, reason: null })}>${t('all_reasons')}</a></p>` : nothing}
-    ${some.length === 0 ? html`<p>${t(place.after ? 'no_more' : `none_${state}`)}</p>` : table(some, { state, caption })}
+    ${chosen ? bar(chosen, some, has_all) : nothing}
+    ${some.length === 0 ? html`<p>${t(place.after ? 'no_more' : `none_${state}`)}</p>` : table(some, { state, caption, selection: chosen })}
     <p class="pager">
       ${place.after ? html`<a href=${to({ ...place, after: null })}>${t('first_page')}</a>` : nothing}
       ${list.next ? html`<a href=${to({ ...place, after: list.next })}>${t('next_page')}</a>` : nothing}

@@ -30,6 +30,9 @@ export const has_text = (key) => key in texts.en;
 
 export const count = (n) => new Intl.NumberFormat(locale()).format(n ?? 0);
 
+/** A count, or the least that it is. */
+export const so_many = (n, is_exact) => (is_exact ? count(n) : t('at_least', { n: count(n) }));
+
 /** A rate a second, with as many digits as it deserves. */
 export const rate = (n) => new Intl.NumberFormat(locale(), { maximumFractionDigits: n < 10 ? 1 : 0 }).format(n);
 
@@ -74,6 +77,25 @@ export function time(ms) {
 export function size(bytes) {
   if (bytes < 1024) return t('size_b', { n: count(bytes) });
   return bytes < 1024 * 1024 ? t('size_k', { n: rate(bytes / 1024) }) : t('size_m', { n: rate(bytes / 1024 / 1024) });
+}
+
+/** What became of a message, or the code of the refusal. */
+export function outcome(word) {
+  const key = `outcome_${word.replace(' ', '_')}`;
+  return has_text(key) ? t(key) : word;
+}
+
+/** The filter of an operation in words. */
+export function filter_words({ topics, group, state, from, to, headers, reason }) {
+  const parts = [
+    topics?.length > 0 && t('filter_topics', { topics: topics.join(t('comma')) }),
+    group && t('filter_group', { group }),
+    from && t('filter_from', { at: exact(Date.parse(from)) }),
+    to && t('filter_to', { at: exact(Date.parse(to)) }),
+    ...Object.entries(headers ?? {}).map(([name, value]) => t('filter_header', { name, value })),
+    reason && t('filter_reason', { reason }),
+  ];
+  return [t(`filter_${state}`), ...parts.filter(Boolean)].join(t('comma'));
 }
 
 /** What a refusal means: its sentence where there is one, and what the gateway said. */

@@ -1,6 +1,8 @@
 //! The files of the page: all embedded, small together, lit-html unchanged, no text outside of the table of texts.
 
 use super::FILES;
+use crate::actions::BURY;
+use crate::table::ROUTES;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha512};
@@ -113,6 +115,15 @@ fn every_text_is_used_and_every_used_text_exists() {
     for key in known {
         let is_used = code.contains(&format!("'{key}'")) || stems.iter().any(|stem| key.starts_with(stem));
         assert!(is_used, "{key} is not used");
+    }
+}
+
+#[test]
+fn every_action_in_the_log_has_words() {
+    let known = entries("en");
+    let names = ROUTES.iter().filter(|route| route.acts()).map(|route| route.name);
+    for name in names.chain([BURY]) {
+        assert!(known.contains_key(format!("act_{name}").as_str()), "texts.js lacks act_{name}");
     }
 }
 

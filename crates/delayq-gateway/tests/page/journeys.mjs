@@ -44,8 +44,18 @@ async function api(method, path, body) {
 
 const put = (topic, id, message) => api('PUT', `/v1/topics/${topic}/messages/${id}`, message);
 
+/** Many messages of a topic, each in a group of a hundred. */
+async function put_many(topic, n) {
+  const headers = { authorization: 'Bearer secret', 'content-type': 'application/x-ndjson' };
+  const line = (i) => JSON.stringify({ topic, id: `${topic}-${i}`, group: `group-${Math.floor(i / 100)}`, due: '+30h', headers: { customer: String(i % 7) } });
+  const answer = await fetch(`${GATEWAY}/v1/messages`, { method: 'POST', headers, body: Array.from({ length: n }, (_, i) => line(i)).join('\n') });
+  const lines = (await answer.text()).trim().split('\n');
+  assert.equal(JSON.parse(lines.at(-1)).outcomes.stored, n);
+}
+
 /** Messages in every state, and due from now to years ahead. */
 async function seed() {
+  await put_many('letters', 1_200);
   await api('PATCH', '/v1/topics/orders/policy', { history: '100', history_for: '1d' });
   await api('POST', '/v1/topics/mails/pause');
   const dues = ['+20s', '+45s', '+5m', '+7m', '+8m', '+30m', '+40m', '+2h', '+3h', '+5h', '+9h', '+20h', '+72h', '+120h', '+400h', '+2000h', '+20000h'];
@@ -111,6 +121,9 @@ async function sound(page, what) {
   const [scroll, inner] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
   assert.ok(scroll <= inner, `${what} is ${scroll} wide in a window of ${inner}`);
 }
+
+/** The group of a message of the list. */
+const group_of = (page, id) => page.locator('tr', { has: page.getByText(id, { exact: true }) }).locator('td a').first().textContent();
 
 async function shot(page, name) {
   if (SHOTS) await page.screenshot({ path: `${SHOTS}/${name}.png` });
@@ -217,7 +230,7 @@ const journeys = {
     assert.equal(await page.locator('tbody .id').count(), 4);
     await page.getByRole('row', { name: /KeyError/ }).getByRole('button', { name: 'Replay 2' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Replay 2' }).click();
-    await sees(page, 'Replayed: 2. Not replayed: 0.');
+    await sees(page, 'Done: 2. Not done: 0.');
     assert.match(page.url(), /reason=Timeout/);
     await page.waitForFunction(() => !document.body.textContent.includes('KeyError'));
   },
@@ -239,6 +252,108 @@ const journeys = {
     await sees(page, 'Nothing found');
   },
 
+  async 'chosen messages are moved and cancelled together, and the choice survives another page'() {
+    const page = await reader();
+    await log_in(page, 'secret', '/?topic=letters');
+    const first = await page.locator('tbody .id').first().textContent();
+    await page.getByRole('checkbox', { name: `Choose ${first}`, exact: true }).focus();
+    await page.keyboard.press('Space');
+    await sees(page, '1 chosen');
+    await page.getByRole('link', { name: 'Next page' }).click();
+    await page.waitForURL(/after=/);
+    await page.waitForFunction((id) => !document.querySelector('main').textContent.includes(`${id} `) && document.querySelectorAll('tbody .id').length > 0, first);
+    await page.getByRole('checkbox', { name: 'All of this page' }).check();
+    await sees(page, '51 chosen');
+    await sound(page, 'chosen messages');
+    await page.getByRole('button', { name: 'Reschedule 51' }).click();
+    await page.getByRole('radio', { name: 'By a span for each' }).check();
+    await sound(page, 'the dialog of a choice');
+    await page.getByRole('dialog').getByRole('button', { name: 'Reschedule 51' }).click();
+    await sees(page, 'Done: 51. Not done: 0.');
+    assert.match(page.url(), /after=/);
+    await sees(page, '0 chosen');
+    await page.getByRole('link', { name: 'First page' }).click();
+    await page.getByRole('checkbox', { name: 'All of this page' }).check();
+    const gone = await page.locator('tbody .id').nth(3).textContent();
+    await api('DELETE', `/v1/topics/letters/messages/${gone}?group=${await group_of(page, gone)}`);
+    await page.getByRole('button', { name: /^Cancel \d+$/ }).click();
+    await page.getByRole('dialog').getByRole('button', { name: /^Cancel \d+$/ }).click();
+    await sees(page, 'Done: 5');
+  },
+
+  async 'all that match are counted, confirmed by their number, and acted on without what came later'() {
+    const page = await reader();
+    await put_many('bulk', 1_500);
+    await log_in(page, 'secret', '/?topic=bulk');
+    await page.getByRole('button', { name: 'Choose all 1,500 that match' }).click();
+    await sound(page, 'a choice of all');
+    await page.getByRole('button', { name: 'Make all due now' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByText('delayed messages, of bulk').waitFor();
+    await sound(page, 'the dialog of all');
+    await dialog.getByLabel('Why').fill('the shop opens earlier');
+    await dialog.getByLabel('Type 1500').fill('15');
+    await dialog.getByRole('button', { name: 'Make 1,500 due now' }).click();
+    assert.equal((await api('GET', '/v1/topics/bulk')).delayed, 1500, 'the number was wrong');
+    await dialog.getByLabel('Type 1500').fill('1500');
+    await page.keyboard.press('Enter');
+    await page.waitForURL(/view=operations&operation=/);
+    await sees(page, 'It has looked at every message');
+    await sees(page, '1,500 of 1,500 done');
+    await sees(page, 'the shop opens earlier');
+    await page.getByRole('link', { name: 'All operations' }).click();
+    await page.getByRole('link', { name: 'Make due now: delayed messages, of bulk' }).waitFor();
+    await page.getByRole('link', { name: 'Actions' }).click();
+    await page.getByRole('row', { name: /shop .*began an operation/ }).first().waitFor();
+  },
+
+  async 'an operation is aborted, and says what it did'() {
+    const page = await reader();
+    await put_many('aborted', 30_000);
+    await log_in(page, 'secret', '/?topic=aborted');
+    await page.getByRole('button', { name: 'Choose all 30,000 that match' }).click();
+    await page.getByRole('button', { name: 'Cancel all that match' }).click();
+    await page.getByLabel('Why').fill('a mistake');
+    await page.getByLabel('Type 30000').fill('30000');
+    await page.keyboard.press('Enter');
+    await page.getByRole('button', { name: 'Abort' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Abort' }).click();
+    await sees(page, 'It was aborted.');
+    await sees(page, 'Aborted by');
+    await sound(page, 'an aborted operation');
+    const { delayed, cancelled } = await api('GET', '/v1/topics/aborted');
+    assert.equal(delayed + cancelled, 30_000);
+    assert.ok(delayed > 0 && cancelled > 0, `${delayed} left, ${cancelled} cancelled`);
+    await page.getByText(`${cancelled.toLocaleString('en-GB')} of 30,000 done`).waitFor();
+  },
+
+  async 'a group is shifted and cancelled as a whole'() {
+    const page = await reader();
+    await log_in(page, 'secret', '/?view=find&group=group-7');
+    await page.getByRole('button', { name: 'Shift the group' }).click();
+    await page.getByLabel(/^Span/).fill('2h');
+    await page.getByRole('dialog').getByRole('button', { name: 'Shift the group' }).click();
+    await sees(page, 'Moved: ');
+    await page.getByRole('button', { name: 'Cancel the group' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('Type group-7').fill('group-8');
+    await dialog.getByRole('button', { name: 'Cancel the group' }).click();
+    assert.equal(await dialog.count(), 1, 'the name was wrong');
+    await dialog.getByLabel('Type group-7').fill('group-7');
+    await dialog.getByRole('button', { name: 'Cancel the group' }).click();
+    await sees(page, 'The group has no pending messages');
+  },
+
+  async 'a topic is paused and resumed'() {
+    const page = await reader();
+    await log_in(page, 'secret', '/?topic=orders');
+    for (const [button, said] of [['Pause', 'orders is paused.'], ['Resume', 'orders is resumed.']]) {
+      await page.getByRole('button', { name: button }).click();
+      await page.getByRole('dialog').getByRole('button', { name: button }).click();
+      await sees(page, said);
+    }
+  },
+
   async 'a token that may read gets no buttons'() {
     const page = await reader();
     await log_in(page, 'seen', '/?topic=orders&id=order-4711&group=user-5');
@@ -250,6 +365,17 @@ const journeys = {
     await page.goto(`${GATEWAY}/?topic=payments&state=dead`);
     await sees(page, 'By reason');
     assert.equal(await page.getByRole('button', { name: /Replay/ }).count(), 0);
+    for (const place of ['/?topic=letters', '/?view=find&group=user-5', '/?topic=orders']) {
+      await page.goto(GATEWAY + place);
+      await page.getByRole('link', { name: /^(letters|order|reminder)-/ }).first().waitFor();
+      assert.equal(await page.getByRole('checkbox').count(), 0, place);
+      for (const name of ['Pause', 'Shift the group', 'Cancel the group']) assert.equal(await page.getByRole('button', { name }).count(), 0, place);
+    }
+    await page.goto(`${GATEWAY}/?view=operations`);
+    await sees(page, 'What was done to all messages');
+    assert.equal(await page.getByRole('link', { name: 'Actions' }).count(), 0);
+    await page.goto(`${GATEWAY}/?view=actions`);
+    await sees(page, 'This token may only read');
   },
 
   async 'a removed token ends its session on the screen'() {
@@ -286,8 +412,10 @@ const journeys = {
   async 'every screen is sound in both themes, wide and narrow, in both languages'() {
     const screens = {
       overview: '/', topic: '/?topic=orders', range: `/?topic=orders&from=${Date.now()}&to=${Date.now() + 6 * 3_600_000}`,
-      dead: '/?topic=payments&state=dead', ready: '/?topic=mails&state=ready', message: '/?topic=orders&id=order-4711&group=user-5', find: '/?view=find&group=user-5',
+      dead: '/?topic=payments&state=dead', ready: '/?topic=mails&state=ready', message: '/?topic=orders&id=order-4711&group=user-5', find: '/?view=find&group=user-5', operations: '/?view=operations', actions: '/?view=actions',
     };
+    const { operations } = await api('GET', '/v1/operations');
+    if (operations.length > 0) screens.operation = `/?view=operations&operation=${operations[0].id}`;
     for (const [at, look] of LOOKS.entries()) {
       const locale = at % 2 === 0 ? 'en-GB' : 'zh-CN';
       const page = await reader(look, locale);
@@ -313,10 +441,10 @@ const journeys = {
     const reached = new Set();
     for (let i = 0; i < 40; i += 1) {
       await page.keyboard.press('Tab');
-      reached.add(await page.evaluate(() => document.activeElement.textContent.trim() || document.activeElement.getAttribute('role')));
+      reached.add(await page.evaluate(() => document.activeElement.textContent.trim() || document.activeElement.getAttribute('role') || document.activeElement.ariaLabel));
     }
     for (const name of ['Skip to the content', 'Overview', 'Find', '中文', 'Log out', 'The same as a table']) assert.ok(reached.has(name), `${name}: ${[...reached].join(', ')}`);
-    for (const start of ['Dead', 'order-']) assert.ok([...reached].some((name) => name.startsWith(start)), start);
+    for (const start of ['Dead', 'order-', 'Choose order-']) assert.ok([...reached].some((name) => name?.startsWith(start)), start);
   },
 };
 
