@@ -145,14 +145,15 @@ export class Listener {
     connection.disconnect();
   }
 
-  /** Replaces a dead connection, and the connection for calls if silent, too. */
+  /** Replaces a dead connection, and the connection for calls if silent, too; a call that has only begun is waited for. */
   private async ping(node: Redis, { connection }: Ear): Promise<void> {
     if (connection.status !== "ready") return;
     const nodeSince = silence(node);
+    const sent = node.stream?.bytesWritten;
     const cancel = inHalves(Math.min(PATIENCE_MS, Listener.pingMs / 2), () => silence(connection), (since) => {
       if (!since()) return;
       connection.stream.destroy(); // an orderly end would be waited for
-      if (nodeSince()) this.replace(node);
+      if (nodeSince() && node.stream.bytesWritten === sent) this.replace(node);
     });
     await connection.ping().catch(() => undefined);
     cancel();

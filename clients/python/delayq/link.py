@@ -97,8 +97,7 @@ class Link:
         return min(PATIENCE_S, self._deadline_s(server) / 2)
 
     async def doubt(self, server: str, since_s: float) -> None:
-        """Drops connections to a server that have received nothing since then; calls in flight on a dropped connection are
-        lost."""
+        """Drops connections to a server that have received nothing since then; calls that have waited since then are lost."""
         for (of, _), line in list(self._lines.items()):
             if of == server:
                 await line.doubt(since_s)
@@ -182,7 +181,8 @@ class _Line:
         self._make, self._runtime, self._turn = make, runtime, runtime.lock()
         self._connection: Any = None
         self._since_s = self._answered_s = 0.0
-        self._is_awaited = False
+        #: Begin of the call in flight.
+        self._asked_s: float | None = None
         #: The connection is to be replaced before the next use.
         self.is_over = False
 
@@ -190,7 +190,7 @@ class _Line:
         """Returns the reply to each command, or the error; replies before a fault are kept."""
         replies: list[Any] = []
         async with self._turn:
-            self._is_awaited = True
+            self._asked_s = time.monotonic()
             try:
                 connection = await self._open()
                 for some in _portions(commands):
@@ -205,18 +205,18 @@ class _Line:
                 await self.close()
                 raise
             finally:
-                self._is_awaited = False
+                self._asked_s = None
             lived_s = time.monotonic() - self._since_s
             if lived_s >= SHORTEST_LIFE_S and any(isinstance(reply, ReadOnlyError) for reply in replies):
                 await self.close()
         return replies
 
     async def doubt(self, since_s: float) -> None:
-        """Replaces the connection, unless it has received something since then."""
-        connection = self._connection
+        """Replaces the connection, unless it has received something since then. A call that has only begun is waited for."""
+        connection, asked_s = self._connection, self._asked_s
         if connection is not None and self._answered_s < since_s:
             self.is_over = True
-            if self._is_awaited:
+            if asked_s is not None and asked_s < since_s:
                 await self._runtime.cut(connection)
 
     async def close(self) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
 from queue import Queue
@@ -14,7 +15,7 @@ import redis
 import redis.asyncio
 from deployment import Deployment
 
-from delayq import AsyncClient, AsyncConsumer, Client, Message, Worker, link, watch
+from delayq import AsyncClient, AsyncConsumer, Client, Message, Word, Worker, link, watch
 from delayq.runtime import drive
 
 LONG = timedelta(seconds=60)
@@ -174,6 +175,21 @@ def test_a_connection_on_which_nothing_comes_any_more_is_replaced(server, monkey
         assert len(found.get(timeout=PATIENCE_S)) == 1
 
 
+def test_a_call_that_has_only_begun_outlives_a_silence_before_it(server):
+    with server.connect() as own, Client(own, Deployment(own).namespace) as client, ThreadPoolExecutor() as pool:
+        client.put(Message("orders", b"x"))
+        link = client._core._link
+        (line,) = link._lines.values()
+
+        server.freeze()
+        before_s, putting = time.monotonic(), pool.submit(client.put, Message("orders", b"x"))
+        while line._asked_s is None:
+            time.sleep(0.01)
+        drive(link.doubt("", before_s))
+        server.thaw()
+        assert putting.result().word == Word.READY
+
+
 def test_a_lost_report_is_netted_by_a_poll(deployment, monkeypatch):
     monkeypatch.setattr(watch, "POLL_S", 0.05)
     monkeypatch.setattr(watch, "TICK_S", 0.05)
@@ -221,7 +237,7 @@ def test_a_call_on_a_connection_that_is_in_doubt_is_lost_before_its_deadline(ser
             server.freeze()
             thread = threading.Thread(target=call, args=[client])
             thread.start()
-            while not line._is_awaited:
+            while line._asked_s is None:
                 time.sleep(0.01)
             ends_s = time.monotonic() + PATIENCE_S
             # A doubt before the call is sent reconnects.
