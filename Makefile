@@ -20,7 +20,7 @@ FROM ?= HEAD^
 
 STORM_LOG := $(TARGET)/storm-day.ndjson
 
-.PHONY: help book docs-figures generate fuzz setup run release test test-long test-rust test-shapes test-failovers test-writes test-outages test-page test-clients check fmt lint prose doc lua deny package bench bench-scripts bench-peers deb dist check-units check-upgrade deploy-check clean
+.PHONY: help book docs-figures generate fuzz setup run release test test-long test-rust test-shapes test-servers test-failovers test-writes test-outages test-page test-clients check fmt lint prose doc lua deny package bench bench-scripts bench-peers deb dist check-units check-upgrade deploy-check clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,11 @@ test-rust: ## the tests of the Rust workspace alone
 test-shapes: ## the tests of delayq, the timer and the forwarder on Redis Cluster and behind sentinels; or SHAPES=cluster
 	cargo build $(WHOLE) --bins
 	@scripts/test-shapes.sh $(or $(SHAPES),cluster sentinel)
+
+test-servers: ## the tests of scripts, clients and timers on Redis 7.4 to 8.6, Redict, and Valkey 8 and 9; or SERVERS=redis-8.6
+	@scripts/setup.sh run test
+	cargo build $(WHOLE) --bins
+	@scripts/test-servers.sh $(SERVERS)
 
 test-failovers: ## failovers by Sentinel under load: is what replicas confirmed still there? FAILOVERS=20: about ten minutes
 	@scripts/setup.sh run test
