@@ -57,7 +57,7 @@ function show() {
 function inner(current) {
   const { shown, data, failure, refusal } = state;
   if (refusal) return login({ failure: refusal, done: logged_in, show: asked });
-  if (data === null) return failure ? nothing : html`<p>${t('loading')}</p>`;
+  if (data === null) return html`<h1>${current.title(state.place)}</h1>${failure ? nothing : html`<p>${t('loading')}</p>`}`;
   return current.show(shown, data, page);
 }
 

@@ -42,6 +42,7 @@ export const en = {
   problem_G118: 'The gateway is full. Try again in a moment.',
   problem_G119: 'The gateway is stopping. The page keeps trying.',
   problem_G120: 'Redis took too long to answer.',
+  problem_G123: 'This token is limited to a tenant, which sees nothing of the whole deployment.',
   // States.
   state: 'State',
   states: 'States',
@@ -423,6 +424,7 @@ export const zh = {
   problem_G118: '网关已满，请稍后再试。',
   problem_G119: '网关正在停止，页面会继续重试。',
   problem_G120: 'Redis 响应超时。',
+  problem_G123: '此令牌仅限于一个租户，看不到整个部署。',
   // States.
   state: '状态',
   states: '状态',

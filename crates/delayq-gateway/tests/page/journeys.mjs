@@ -261,7 +261,7 @@ const journeys = {
     await sees(page, '1 chosen');
     await page.getByRole('link', { name: 'Next page' }).click();
     await page.waitForURL(/after=/);
-    await page.waitForFunction((id) => !document.querySelector('main').textContent.includes(`${id} `) && document.querySelectorAll('tbody .id').length > 0, first);
+    await page.waitForFunction((id) => ![...document.querySelectorAll('tbody .id')].some((link) => link.textContent === id), first);
     await page.getByRole('checkbox', { name: 'All of this page' }).check();
     await sees(page, '51 chosen');
     await sound(page, 'chosen messages');
@@ -298,7 +298,7 @@ const journeys = {
     await dialog.getByLabel('Type 1500').fill('1500');
     await page.keyboard.press('Enter');
     await page.waitForURL(/view=operations&operation=/);
-    await sees(page, 'It has looked at every message');
+    await page.getByText('It has looked at every message').waitFor({ timeout: 3 * PATIENCE_MS });
     await sees(page, '1,500 of 1,500 done');
     await sees(page, 'the shop opens earlier');
     await page.getByRole('link', { name: 'All operations' }).click();
@@ -318,7 +318,7 @@ const journeys = {
     await page.keyboard.press('Enter');
     await page.getByRole('button', { name: 'Abort' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Abort' }).click();
-    await sees(page, 'It was aborted.');
+    await page.getByText('It was aborted.').waitFor({ timeout: 3 * PATIENCE_MS });
     await sees(page, 'Aborted by');
     await sound(page, 'an aborted operation');
     const { delayed, cancelled } = await api('GET', '/v1/topics/aborted');
