@@ -41,11 +41,7 @@ impl Bench {
             rotate_every: ROTATE_EVERY,
             ..OutboxConfig::default()
         };
-        outbox_keeper(&config)
-            .map_err(|fault| wrong(&fault))?
-            .init(false)
-            .await
-            .map_err(|fault| wrong(&fault))?;
+        outbox_keeper(&config).map_err(|fault| wrong(&fault))?.init().await.map_err(|fault| wrong(&fault))?;
         let database = BareOutbox::connect(&server.url()).await?;
         database.fill(self.messages, shape).await?;
 

@@ -13,7 +13,6 @@ mod config;
 mod keeper;
 #[cfg(feature = "mysql")]
 mod mysql;
-mod notices;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod parameters;
 #[cfg(feature = "postgres")]
@@ -30,13 +29,11 @@ use crate::codes::{NO_OUTBOX, OUTBOX};
 use crate::taking::{LoopTimes, SourceDeps, SourceLoop, Taking};
 use delayq_service::Fault;
 use delayq_service::config::ExposeSecret as _;
-use notices::Notices;
 use prometheus_client::metrics::gauge::Gauge;
-use reader::{BOOKS_EVERY, Listen, Outbox};
+use reader::{BOOKS_EVERY, Outbox};
 use side_job::SideJob;
 use std::time::Duration;
 use store::{Store, StoreError};
-use tokio::task::JoinSet;
 
 pub use config::OutboxConfig;
 pub use keeper::{AsideRow, AskedRow, OutboxKeeper};
@@ -75,19 +72,11 @@ fn reader_of(outbox: Outbox, deps: SourceDeps) -> SourceLoop {
 }
 
 fn outbox_of(config: OutboxConfig, deps: &SourceDeps) -> Result<Outbox, Fault> {
-    let notices = Notices::default();
-    #[cfg_attr(not(feature = "postgres"), allow(unused_mut, reason = "only PostgreSQL has NOTIFY"))]
-    let mut listen: Option<Listen> = None;
     let store: Box<dyn Store> = match Database::of(&config)? {
         #[cfg(feature = "mysql")]
         Database::MySql => Box::new(mysql::MySql::new(&config)),
         #[cfg(feature = "postgres")]
-        Database::Postgres => {
-            if config.notify {
-                listen = Some(Box::pin(postgres::notify::listen(config.clone(), notices.clone())));
-            }
-            Box::new(postgres::Postgres::new(&config))
-        }
+        Database::Postgres => Box::new(postgres::Postgres::new(&config)),
     };
     let rotate_every = (*config.rotate_every / 10).min(Duration::from_secs(10));
     let held = "Whether a transaction keeps settled rows from being truncated: 1 or 0";
@@ -96,9 +85,6 @@ fn outbox_of(config: OutboxConfig, deps: &SourceDeps) -> Result<Outbox, Fault> {
         condition: deps.readiness.condition("outbox"),
         metrics: deps.metrics.of("outbox"),
         truncation_held: deps.metrics.own.register("outbox_truncation_held", held, Gauge::default()),
-        notices,
-        listen,
-        listening: JoinSet::new(),
         idle_until: None,
         has_settled: false,
         is_aside: false,

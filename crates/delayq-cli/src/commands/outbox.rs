@@ -30,9 +30,6 @@ enum Action {
         /// Only print the statements
         #[arg(long, conflicts_with = "adopt")]
         print: bool,
-        /// Add a trigger that notifies of new rows, for `[outbox] notify`
-        #[arg(long, conflicts_with = "adopt")]
-        notify: bool,
         /// Take over tables that a dump or an upgrade brought from another cluster
         #[arg(long)]
         adopt: bool,
@@ -118,15 +115,15 @@ impl Outbox {
         }
         let mut keeper = outbox_keeper(config)?;
         match self.action {
-            Action::Init { print: true, notify, .. } => write(keeper.migration(notify).as_bytes()),
+            Action::Init { print: true, .. } => write(keeper.migration().as_bytes()),
             Action::Init { adopt: true, .. } => {
                 let waiting = keeper.adopt().await?;
                 output.print(&json!({ "waiting": waiting }), || {
                     format!("adopted; {} wait", counted(waiting, "row"))
                 })
             }
-            Action::Init { notify, .. } => {
-                let made = keeper.init(notify).await?;
+            Action::Init { .. } => {
+                let made = keeper.init().await?;
                 output.print(&json!({ "made": made }), || {
                     if made { "made the tables" } else { "the tables already exist" }.to_owned()
                 })

@@ -63,7 +63,6 @@ fn an_option_that_a_mode_would_ignore_is_refused() {
         "spool discard 1 --waiting",
         "spool discard --all --waiting --reason x",
         "outbox init --adopt --print",
-        "outbox init --adopt --notify",
         "outbox show --payload",
         "outbox retry 1 --all",
         "outbox discard 1 --all",

@@ -22,9 +22,6 @@ delayq_service::section! {
         /// Interval between polls of an empty outbox, each a small query. 10 ms to 1 m; default 100 ms. Bounds the wait of a
         /// row.
         pub poll_interval: HumanDuration = HumanDuration::from_millis(100),
-        /// Producers notify the channel `delayq_outbox`, so `poll_interval` may be longer; default false. PostgreSQL only,
-        /// without a pooler in between.
-        pub notify: bool = false,
         /// Longest time for a batch, including calls to Redis: 1 s to 5 m; default 15 s. The database ends a transaction that
         /// waits for twice as long.
         pub deadline: HumanDuration = HumanDuration::from_secs(15),

@@ -18,11 +18,11 @@ pub(super) type Each<'a> = dyn FnMut(RowKey, OutboxRow) + Send + 'a;
 /// Each method connects by itself, and may be called while readers run.
 #[async_trait]
 pub(super) trait Keeper: Send {
-    /// The statements that make the tables, with notices of new rows or without.
-    fn migration(&self, notify: bool) -> String;
+    /// The statements that make the tables.
+    fn migration(&self) -> String;
 
     /// Creates the tables, all or none; false: the tables exist already.
-    async fn init(&mut self, notify: bool) -> Result<bool, StoreError>;
+    async fn init(&mut self) -> Result<bool, StoreError>;
 
     /// Takes over tables from another cluster; returns the number of waiting rows.
     async fn adopt(&mut self) -> Result<u64, StoreError>;
@@ -88,17 +88,17 @@ pub struct AskedRow(OutboxRow);
 // === impl OutboxKeeper ===
 
 impl OutboxKeeper {
-    /// The statements that make the tables, with a trigger that notifies of new rows or without.
-    pub fn migration(&self, notify: bool) -> String {
-        self.0.migration(notify)
+    /// The statements that make the tables.
+    pub fn migration(&self) -> String {
+        self.0.migration()
     }
 
     /// Creates the tables, all or none; false: the tables exist already.
     ///
     /// # Errors
     /// The database cannot be used, or the tables are of another version or cluster.
-    pub async fn init(&mut self, notify: bool) -> Result<bool, Fault> {
-        self.0.init(notify).await.map_err(unusable)
+    pub async fn init(&mut self) -> Result<bool, Fault> {
+        self.0.init().await.map_err(unusable)
     }
 
     /// Takes over tables that came from another cluster by a dump or an upgrade; returns the number of waiting rows.

@@ -18,7 +18,6 @@
 pub(super) mod admin;
 mod connection;
 mod keys;
-pub(super) mod notify;
 mod rotation;
 mod sql;
 mod turn;

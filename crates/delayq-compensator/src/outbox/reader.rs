@@ -1,7 +1,6 @@
 //! The outbox as a source: turns of the database, each with rows.
 
 use super::config::OutboxConfig;
-use super::notices::Notices;
 use super::row::OutboxRow;
 use super::side_job::SideJob;
 use super::store::{Books, Store, StoreError, TurnTaken};
@@ -13,10 +12,8 @@ use async_trait::async_trait;
 use delayq_service::Condition;
 use prometheus_client::metrics::gauge::Gauge;
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::time::{Duration, Instant};
-use tokio::task::JoinSet;
-use tokio::time::{sleep, sleep_until, timeout_at};
+use tokio::time::{sleep, sleep_until};
 
 /// The shortest time between two reads of the books.
 pub(super) const BOOKS_EVERY: Duration = Duration::from_secs(2);
@@ -31,11 +28,6 @@ pub(super) struct Outbox {
     pub(super) metrics: SourceMetrics,
     /// 1 while a transaction keeps settled rows from being truncated.
     pub(super) truncation_held: Gauge,
-    pub(super) notices: Notices,
-    /// Listens for notices of producers.
-    pub(super) listen: Option<Listen>,
-    /// Ends with the outbox.
-    pub(super) listening: JoinSet<Infallible>,
     /// The time of the next look, if nothing waited the last time.
     pub(super) idle_until: Option<Instant>,
     /// A turn was settled since the side jobs were looked at.
@@ -49,27 +41,28 @@ pub(super) struct Outbox {
     pub(super) books_job: SideJob,
 }
 
-/// Listens while polled.
-pub(super) type Listen = Pin<Box<dyn Future<Output = Infallible> + Send>>;
-
 #[async_trait]
 impl Source for Outbox {
     /// A turn settles rows in order.
     type Key = ();
 
     async fn next(&mut self, want: Want, until: Instant) -> Result<Vec<HandedOut<()>>, String> {
-        if let Some(listen) = self.listen.take() {
-            self.listening.spawn(listen);
-        }
         // Rows come first: a turn reports an unusable database.
         if std::mem::take(&mut self.has_settled) {
             self.side_jobs().await;
         }
-        if want == Want::Nothing {
-            sleep_until(until.into()).await;
-        } else if want == Want::Rested || self.is_time(until).await {
+        let is_time = match (want, self.idle_until) {
+            (Want::Rested, _) | (Want::New, None) => true,
+            (Want::New, Some(at)) if at <= until => {
+                sleep_until(at.into()).await;
+                true
+            }
+            _ => false,
+        };
+        if is_time {
             return self.turn(want == Want::Rested).await.map_err(|error| error.to_string());
         }
+        sleep_until(until.into()).await;
         Ok(Vec::new())
     }
 
@@ -109,13 +102,6 @@ impl Source for Outbox {
 // === impl Outbox ===
 
 impl Outbox {
-    /// Waits for the time to look for rows, or until then. True if that time has come.
-    async fn is_time(&mut self, until: Instant) -> bool {
-        let Some(at) = self.idle_until else { return true };
-        let told = timeout_at(at.min(until).into(), self.notices.next()).await.is_ok();
-        told || at <= Instant::now()
-    }
-
     /// Takes the turn, with rows; none: there are none for now.
     async fn turn(&mut self, resting: bool) -> Result<Vec<HandedOut<()>>, StoreError> {
         self.is_aside = resting;

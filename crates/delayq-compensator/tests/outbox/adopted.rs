@@ -41,9 +41,9 @@ async fn a_dump_that_is_adopted_keeps_what_waits_what_is_settled_and_what_was_in
     let refused = stand.try_read().await.unwrap_err();
     assert!(refused.contains("DQ-K011") && refused.contains("--adopt"), "{refused}");
     let mut keeper = stand.keeper();
-    assert!(keeper.init(false).await.is_err());
+    assert!(keeper.init().await.is_err());
     assert_eq!(keeper.adopt().await.unwrap(), 6);
-    assert!(!keeper.init(false).await.unwrap());
+    assert!(!keeper.init().await.unwrap());
     new.batch_execute(&put(16..20)).await.unwrap();
     let reader = stand.read();
     stand.is_settled(20).await;
@@ -117,7 +117,7 @@ async fn an_adoption_while_others_commit_loses_nothing() {
 async fn rows_of_the_migrations_own_transaction_are_carried_out() {
     let stand = Stand::start().await;
     let (database, other) = (stand.database().await, stand.database().await);
-    let migration = stand.keeper().migration(false);
+    let migration = stand.keeper().migration();
     database
         .batch_execute(
             "DROP TABLE delayq_outbox, delayq_outbox_aside, delayq_outbox_progress, delayq_outbox_state;

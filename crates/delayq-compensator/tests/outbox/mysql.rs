@@ -253,8 +253,8 @@ async fn what_no_write_can_be_is_refused_where_it_is_inserted_and_tables_that_ar
         assert!(refused.is_err(), "{values}");
     }
     database.run("DELETE FROM delayq_outbox_state; DROP TABLE delayq_outbox_aside").await;
-    assert!(stand.keeper().init(false).await.unwrap());
-    assert!(!stand.keeper().init(false).await.unwrap());
+    assert!(stand.keeper().init().await.unwrap());
+    assert!(!stand.keeper().init().await.unwrap());
     assert_eq!(stand.keeper().adopt().await.unwrap(), 0);
     database.run("DROP TABLE delayq_outbox_state").await;
     let refused = stand.try_read().await.unwrap_err();

@@ -1,11 +1,10 @@
-//! The process `delayq-compensator` with an outbox and no spool, and a producer that notifies.
+//! The process `delayq-compensator` with an outbox and no spool.
 
-use crate::stand::{Stand, ms, put};
-use delayq_tests::deadline::{LONG, wait_until};
+use crate::stand::{Stand, put};
+use delayq_tests::deadline::LONG;
 use delayq_tests::folder::Folder;
 use delayq_tests::process::{Process, Signal};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_delayq-compensator");
 const COUNT: u64 = 6000;
@@ -68,35 +67,4 @@ async fn an_outbox_without_tables_does_not_stop_the_spool_and_is_read_once_it_ha
     stand.is_all_settled().await;
     assert_eq!(stand.accepted().await, 10);
     process.ends_well_by(Signal::TERM, LONG).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_notice_wakes_a_reader_whose_poll_is_slow() {
-    let slow = Duration::from_secs(60);
-    let stand = Stand::start_with(|config| {
-        config.notify = true;
-        config.poll_interval = ms(60_000);
-    })
-    .await;
-    let database = stand.database().await;
-    database
-        .batch_execute(
-            include_str!("../../src/outbox/postgres/notify.sql").replace("{schema}", "public").as_str(),
-        )
-        .await
-        .unwrap();
-    let reader = stand.read();
-    wait_until("the reader to listen", LONG, async || {
-        let listens =
-            "SELECT count(*) FROM pg_stat_activity WHERE query = 'LISTEN delayq_outbox' AND state = 'idle'";
-        database.query_one(listens, &[]).await.unwrap().get::<_, i64>(0) == 1
-    })
-    .await;
-    let begun = Instant::now();
-    for n in 0..5 {
-        database.batch_execute(&put(n..n + 1)).await.unwrap();
-        stand.is_settled(n + 1).await;
-    }
-    assert!(begun.elapsed() < slow, "it was polled, not noticed");
-    reader.end().await;
 }

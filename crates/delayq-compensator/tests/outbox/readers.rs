@@ -105,7 +105,7 @@ impl Readers {
             OutboxConfig { url: Some(Secret::plain(url)), poll_interval: ms(20), ..OutboxConfig::default() };
         change(&mut config);
         let readers = Self { deployment: Deployment::on(redis, 4).await, config, reports: Mutex::default() };
-        assert!(readers.keeper().init(false).await.unwrap());
+        assert!(readers.keeper().init().await.unwrap());
         readers
     }
 

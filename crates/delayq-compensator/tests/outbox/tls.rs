@@ -14,7 +14,7 @@ async fn others_are_refused(own: String, elsewhere: String, trusted: &Authority)
         let url = Some(Secret::plain(url));
         let files = PemFiles { ca: Some(authority.authority()), ..PemFiles::default() };
         let config = OutboxConfig { url, tls: true, files, ..OutboxConfig::default() };
-        let why = outbox_keeper(&config).unwrap().init(false).await.unwrap_err().to_string();
+        let why = outbox_keeper(&config).unwrap().init().await.unwrap_err().to_string();
         assert!(why.contains("invalid peer certificate"), "{why}");
     }
 }

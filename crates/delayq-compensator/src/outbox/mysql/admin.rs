@@ -14,14 +14,11 @@ const SCHEMA: &str = include_str!("schema.sql");
 
 #[async_trait]
 impl Keeper for MySql {
-    fn migration(&self, _notify: bool) -> String {
+    fn migration(&self) -> String {
         SCHEMA.to_owned()
     }
 
-    async fn init(&mut self, notify: bool) -> Result<bool, StoreError> {
-        if notify {
-            return Err(StoreError::Unfit("MySQL has no NOTIFY: omit --notify".to_owned()));
-        }
+    async fn init(&mut self) -> Result<bool, StoreError> {
         let link = self.connection.open().await?;
         if link.first(sql::IS_THERE).await?.is_some() && link.first(sql::FIT).await?.is_some() {
             self.connect().await?;

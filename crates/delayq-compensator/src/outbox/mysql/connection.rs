@@ -129,7 +129,6 @@ pub(in crate::outbox) fn settings(config: &OutboxConfig) -> Result<Opts, String>
     let other = OutboxConfig::default();
     for (name, is_set) in [
         ("schema", config.schema != other.schema),
-        ("notify", config.notify != other.notify),
         ("rotate_every", config.rotate_every != other.rotate_every),
         ("keep", config.keep != other.keep),
     ] {
@@ -252,7 +251,6 @@ mod tests {
                 OutboxConfig { schema: "other".to_owned(), ..plain(url) },
                 "`[outbox] schema` is only for PostgreSQL",
             ),
-            (OutboxConfig { notify: true, ..plain(url) }, "`[outbox] notify`"),
             (OutboxConfig { keep: HumanDuration::from_secs(1), ..plain(url) }, "`[outbox] keep`"),
         ] {
             let why = settings(&config).unwrap_err();

@@ -13,18 +13,18 @@ use tokio_postgres::types::Type;
 
 #[async_trait]
 impl Keeper for Postgres {
-    fn migration(&self, notify: bool) -> String {
-        self.sql.schema(notify)
+    fn migration(&self) -> String {
+        self.sql.schema()
     }
 
-    async fn init(&mut self, notify: bool) -> Result<bool, StoreError> {
+    async fn init(&mut self) -> Result<bool, StoreError> {
         let link = self.connection.open().await?;
         let found = link.rows(&self.sql.is_there(), &[]).await?;
         if found.first().is_some_and(|row| row.get(0)) {
             self.connect().await?;
             return Ok(false);
         }
-        let statements = format!("BEGIN; {} COMMIT;", self.sql.schema(notify));
+        let statements = format!("BEGIN; {} COMMIT;", self.sql.schema());
         let made = link.batch(&statements).await.map(|()| true);
         self.ended(made)
     }

@@ -8,15 +8,12 @@ use crate::outbox::store::{SLOW, StoreError, within};
 use crate::outbox::{parameters, tls};
 use delayq_service::config::ExposeSecret as _;
 use futures_util::StreamExt as _;
-use std::future::poll_fn;
-use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls, Row};
+use tokio_postgres::{Client, Config, Error, NoTls, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// Maximum time for a connection to a host, and to an address of the host.
@@ -54,7 +51,7 @@ pub(super) struct Connection {
 /// An open connection. Each statement is bounded: a database that hangs is an error.
 pub(super) struct PostgresLink {
     client: Client,
-    driver: JoinHandle<()>,
+    driver: Driver,
     limit: Duration,
 }
 
@@ -73,8 +70,7 @@ impl Connection {
     /// The link; connects if needed.
     pub(super) async fn open(&mut self) -> Result<&PostgresLink, StoreError> {
         if !self.is_open() {
-            let (client, messages) = connect(&self.config).await?;
-            let driver = tokio::spawn(drive(messages));
+            let (client, driver) = connect(&self.config).await?;
             self.link = Some(PostgresLink { client, driver, limit: *self.config.deadline });
         }
         Ok(self.link.as_ref().expect("it was made where there was none"))
@@ -155,12 +151,10 @@ impl Drop for PostgresLink {
     }
 }
 
-/// The messages of a connection. Polling the connection drives the answers to the client.
-pub(super) type ServerMessages =
-    Box<dyn FnMut(&mut Context<'_>) -> Poll<Option<Result<AsyncMessage, Error>>> + Send>;
+/// Drives a connection to the end. Errors reach the caller that waits for an answer.
+type Driver = JoinHandle<()>;
 
-/// A client, and the messages of the connection.
-pub(super) async fn connect(config: &OutboxConfig) -> Result<(Client, ServerMessages), StoreError> {
+async fn connect(config: &OutboxConfig) -> Result<(Client, Driver), StoreError> {
     let settings = settings(config).map_err(StoreError::Unfit)?;
     let mut connected = Err(StoreError::Unfit("`[outbox] url` names no host".to_owned()));
     for host in hosts(&settings) {
@@ -172,14 +166,14 @@ pub(super) async fn connect(config: &OutboxConfig) -> Result<(Client, ServerMess
     connected
 }
 
-async fn connect_to(host: &Config, config: &OutboxConfig) -> Result<(Client, ServerMessages), StoreError> {
+async fn connect_to(host: &Config, config: &OutboxConfig) -> Result<(Client, Driver), StoreError> {
     if config.tls {
         let tls = tls::client(&config.files).map_err(StoreError::Unfit)?;
         let made = host.connect(MakeRustlsConnect::new(tls)).await.map_err(|error| failed(&error))?;
-        Ok((made.0, messages(made.1)))
+        Ok((made.0, drive(made.1)))
     } else {
         let made = host.connect(NoTls).await.map_err(|error| failed(&error))?;
-        Ok((made.0, messages(made.1)))
+        Ok((made.0, drive(made.1)))
     }
 }
 
@@ -214,22 +208,12 @@ fn hosts(all: &Config) -> Vec<Config> {
     (0..count).map(of).collect()
 }
 
-fn messages<S, T>(mut link: tokio_postgres::Connection<S, T>) -> ServerMessages
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    Box::new(move |context| link.poll_message(context))
-}
-
-/// Drives a connection to the end. Errors reach the caller that waits for an answer.
-async fn drive(mut messages: ServerMessages) {
-    while let Some(message) = poll_fn(&mut messages).await {
-        if let Err(error) = message {
+fn drive(connection: impl Future<Output = Result<(), Error>> + Send + 'static) -> Driver {
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
             tracing::debug!(%error, "the connection to the database of the outbox ended");
-            return;
         }
-    }
+    })
 }
 
 /// The options of a connection.

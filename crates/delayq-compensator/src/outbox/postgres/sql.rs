@@ -43,10 +43,9 @@ impl Sql {
         Self { schema: schema.to_owned() }
     }
 
-    /// The statements that make the tables, with a trigger that notifies or without.
-    pub(super) fn schema(&self, notify: bool) -> String {
-        let trigger = if notify { include_str!("notify.sql") } else { "" };
-        [include_str!("schema.sql"), trigger].concat().replace("{schema}", &self.schema)
+    /// The statements that make the tables.
+    pub(super) fn schema(&self) -> String {
+        include_str!("schema.sql").replace("{schema}", &self.schema)
     }
 
     /// The columns of a row, in the order of [`super::turn`]; `behind`: the rows aside that the row may rest behind. A
@@ -398,6 +397,6 @@ mod tests {
 
     #[test]
     fn the_migration_and_an_adoption_begin_with_nothing_settled() {
-        assert!(Sql::new("public").schema(false).contains(&format!("VALUES ({ALL_WAIT})")));
+        assert!(Sql::new("public").schema().contains(&format!("VALUES ({ALL_WAIT})")));
     }
 }
