@@ -13,7 +13,6 @@ mod built;
 mod judge;
 mod lane_table;
 mod polls;
-mod refused;
 mod run;
 mod shared;
 mod unrouted;

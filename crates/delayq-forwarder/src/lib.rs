@@ -45,7 +45,7 @@ pub use pattern::Pattern;
 pub use service::ForwarderService;
 pub use sink::{CheckError, Sink};
 pub use sinks::{
-    Element, End, FileConfig, KafkaConfig, Kind, NatsConfig, NatsMode, RabbitmqConfig, RedisListConfig,
+    Element, End, FileConfig, KafkaConfig, Kind, NatsConfig, RabbitmqConfig, RedisListConfig,
     RedisStreamConfig, SinkConfig, StdoutConfig, WebhookConfig,
 };
 pub use stats::Stats;

@@ -9,8 +9,6 @@ use std::time::{Duration, Instant};
 
 /// Tolerated duration of a failure.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
-/// Time for which a single delivery proves that topics set aside block nothing else.
-const MOVES_FOR: Duration = Duration::from_secs(30);
 /// Time for which a failed settlement counts: the lease then runs out and the message is delivered again.
 const UNSETTLED_FOR: Duration = Duration::from_secs(60);
 
@@ -20,17 +18,13 @@ pub(crate) enum Stall {
     Reserving(ShardId),
     /// This shard accepts no settlements: messages would be delivered again and again.
     Settling(ShardId),
-    /// Topics are set aside because a key has the wrong type, and nothing else moves.
-    SetAside,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
-    moved: Option<Instant>,
     reserving: BTreeMap<(usize, ShardId), Instant>,
     /// First and last failure.
     settling: BTreeMap<ShardId, (Instant, Instant)>,
-    set_aside: Option<Instant>,
 }
 
 // === impl Progress ===
@@ -44,20 +38,12 @@ impl Progress {
         }
     }
 
-    pub(crate) const fn moved(&mut self, now: Instant) {
-        self.moved = Some(now);
-    }
-
     pub(crate) fn settled(&mut self, shard: ShardId, taken: bool, now: Instant) {
         if taken {
             self.settling.remove(&shard);
         } else {
             self.settling.entry(shard).or_insert((now, now)).1 = now;
         }
-    }
-
-    pub(crate) fn set_aside(&mut self, any: bool, now: Instant) {
-        self.set_aside = any.then(|| self.set_aside.unwrap_or(now));
     }
 
     pub(crate) fn serve(&mut self, shards: &[ShardId]) {
@@ -75,14 +61,9 @@ impl Progress {
         self.settling.retain(|_, (_, last)| now.saturating_duration_since(*last) < UNSETTLED_FOR);
         let settling = self.settling.iter().find(|(_, (since, _))| is_long(*since));
         let reserving = self.reserving.iter().find(|((lane, _), since)| is_long(**since) && !rests(*lane));
-        let others_move = |since: Instant| {
-            self.moved.is_some_and(|moved| moved >= since && now.saturating_duration_since(moved) < MOVES_FOR)
-        };
-        let set_aside = self.set_aside.filter(|&since| is_long(since) && !others_move(since));
         settling
             .map(|(&shard, _)| Stall::Settling(shard))
             .or_else(|| reserving.map(|(&(_, shard), _)| Stall::Reserving(shard)))
-            .or_else(|| set_aside.map(|_| Stall::SetAside))
     }
 }
 
@@ -96,9 +77,6 @@ impl Stall {
             }
             Self::Settling(shard) => {
                 format!("shard {shard} does not accept settlements: see the log")
-            }
-            Self::SetAside => {
-                "topics are set aside for a key of the wrong type, and nothing else moves".to_owned()
             }
         }
     }
@@ -125,7 +103,6 @@ mod tests {
         let mut progress = Progress::default();
         progress.reserved(0, A, false, start);
         progress.reserved(0, B, true, s(start, 1));
-        progress.moved(s(start, 1));
         assert_eq!(progress.judge(awake, s(start, 1)), None);
         progress.reserved(0, A, false, s(start, 2));
         assert_eq!(progress.judge(awake, s(start, 2)), Some(Stall::Reserving(A)));
@@ -157,19 +134,6 @@ mod tests {
         assert_eq!(progress.judge(awake, s(start, 90)), None, "another forwarder settles it");
         progress.settled(A, false, s(start, 91));
         progress.settled(A, true, s(start, 92));
-        assert_eq!(progress.judge(awake, s(start, 99)), None);
-    }
-
-    #[test]
-    fn topics_that_are_set_aside_stall_only_where_nothing_else_moves() {
-        let start = Instant::now();
-        let mut progress = Progress::default();
-        progress.set_aside(true, start);
-        progress.moved(s(start, 1));
-        assert_eq!(progress.judge(awake, s(start, 30)), None);
-        progress.set_aside(true, s(start, 31));
-        assert_eq!(progress.judge(awake, s(start, 31)), Some(Stall::SetAside));
-        progress.set_aside(false, s(start, 32));
         assert_eq!(progress.judge(awake, s(start, 99)), None);
     }
 }

@@ -15,7 +15,7 @@ pub use file::FileConfig;
 pub use kafka::KafkaConfig;
 pub(crate) use kinds::Maker;
 pub use kinds::{Kind, SinkConfig};
-pub use nats::{NatsConfig, NatsMode};
+pub use nats::NatsConfig;
 pub use rabbitmq::RabbitmqConfig;
 pub use redis::{Element, End, RedisListConfig, RedisStreamConfig};
 pub use stdout::StdoutConfig;

@@ -74,8 +74,6 @@ pub struct Stats {
     pub unrouted_messages: Gauge,
     /// Shards that this forwarder reserves from.
     pub shards: Gauge,
-    /// Topics set aside because a key has the wrong type, counted per shard.
-    pub refused_topics: Gauge,
     /// 1 while ready messages do not move.
     pub(crate) stalled: Gauge,
     /// Calls of `reserve`.
@@ -159,11 +157,6 @@ impl Stats {
             shards: metrics.register(
                 "forwarder_shards",
                 "Shards that this forwarder reserves messages from",
-                Gauge::default(),
-            ),
-            refused_topics: metrics.register(
-                "forwarder_refused_topics",
-                "Topics that a shard sets aside because a key has the wrong type, counted once per shard",
                 Gauge::default(),
             ),
             stalled: metrics.register(

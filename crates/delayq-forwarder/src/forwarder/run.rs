@@ -7,7 +7,6 @@ use super::built::Built;
 use super::judge::Judge;
 use super::lane_table::LaneTable;
 use super::polls::{Polled, Polls, poll};
-use super::refused::{Refused, is_of_topics};
 use super::shared;
 use super::unrouted::{self, UnroutedCounts, UnroutedTopics};
 use crate::config::ForwarderConfig;
@@ -46,7 +45,6 @@ pub(super) struct Run {
     rest_until: Option<Instant>,
     in_part: bool,
     logged_errors: BTreeSet<String>,
-    refused: Refused,
     growth: Growth,
     /// From batches that have not ended.
     freed: UnboundedReceiver<Freed>,
@@ -66,7 +64,6 @@ impl Run {
         let table = LaneTable::new(&built);
         let Built { client, settings, stats, traces, condition, destinations, readiness, growth, .. } = built;
         let now = Instant::now();
-        let refused = Refused::new(stats.refused_topics.clone());
         let (context, freed) = Context::new(Holder::new(client), *settings.forwarder.lease, stats, traces);
         Self {
             context,
@@ -83,7 +80,6 @@ impl Run {
             rest_until: None,
             in_part: false,
             logged_errors: BTreeSet::new(),
-            refused,
             growth,
             freed,
         }
@@ -209,9 +205,6 @@ impl Run {
         state.in_flight -= freed.count;
         state.bytes -= freed.bytes;
         state.pace.count(freed.delivered);
-        if freed.delivered > 0 {
-            self.context.progress().moved(Instant::now());
-        }
     }
 
     /// Starts batches of the reserved messages, even if some of the shards failed.
@@ -230,18 +223,16 @@ impl Run {
         }
         let ReserveAnswer { lane: lane_number, probe, shards, room } = answer;
         let (mut messages, mut redis_clock, mut errors) = (Vec::new(), None, Vec::new());
-        for ShardAnswer { shard, topics, found, .. } in shards {
-            let names = &self.table.lanes[lane_number].topics;
-            self.refused.note(shard, topics.iter().map(|topic| &names[*topic]), &found);
+        for ShardAnswer { shard, found, .. } in shards {
             match found {
                 Err(error) => errors.push(error),
                 Ok(report) => {
+                    report.refused.iter().for_each(|topic| self.passed_over(shard, topic));
                     redis_clock = redis_clock.max(Some(report.now));
                     messages.extend(report.messages);
                 }
             }
         }
-        self.context.progress().set_aside(self.refused.any(), now);
         let state = &mut self.table.lanes[lane_number];
         state.in_flight -= room.0 - messages.len();
         state.pace.not_found(room.0 - messages.len());
@@ -266,6 +257,13 @@ impl Run {
             self.under_way.spawn(async { Ended::Batch(batch.run(context).await) });
         }
         errors.iter().try_for_each(|error| self.failed(error))
+    }
+
+    /// The next poll asks for the topic again.
+    fn passed_over(&mut self, shard: ShardId, topic: &Topic) {
+        if self.logged_errors.insert(format!("{shard} {topic}")) {
+            tracing::error!(%shard, %topic, "a key of this topic has the wrong type: its messages in this shard wait, other topics continue");
+        }
     }
 
     fn polled(&mut self, polled: Polled) -> Result<(), Fault> {
@@ -298,9 +296,6 @@ impl Run {
                     let failing = self.context.progress().failing(shard);
                     for lane in failing {
                         self.table.lanes[lane].heat_all(shard, now);
-                    }
-                    for topic in self.refused.of(shard) {
-                        self.table.heat_topic(shard, topic, now);
                     }
                 }
             }
@@ -425,6 +420,12 @@ impl Run {
             Ended::Batch(Report { freed, measure: None })
         });
     }
+}
+
+/// True if every topic that was asked for has a key of the wrong type, `…}:r:1` or `…}:t:1`: the shard itself is well.
+fn is_of_topics(error: &Error) -> bool {
+    let Error::Redis { detail, .. } = error else { return false };
+    error.is_wrong_type() && (detail.contains("}:r:") || detail.contains("}:t:"))
 }
 
 /// True if a repeat would fail too while other shards are well. A missing shard may be restored.

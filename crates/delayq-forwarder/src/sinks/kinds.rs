@@ -160,7 +160,7 @@ kinds! {
     /// RabbitMQ and other brokers of AMQP 0-9-1.
     Rabbitmq, "rabbitmq", rabbitmq: RabbitmqConfig, to: "{topic}", event_prefix: "cloudEvents:",
         sink: #[feature = "rabbitmq"] |config, maker| RabbitmqSink::new(config, maker.timeout);
-    /// NATS.
+    /// NATS JetStream.
     Nats, "nats", nats: NatsConfig, to: "{topic}", event_prefix: "ce-",
         sink: #[feature = "nats"] |config, maker| NatsSink::new(config, maker.timeout);
     /// Kafka.

@@ -1,4 +1,4 @@
-//! The sink `nats`: NATS JetStream with acks, or core NATS at most once.
+//! The sink `nats`: NATS JetStream, with acks.
 
 #[cfg(feature = "nats")]
 mod check;
@@ -8,6 +8,6 @@ mod deliver;
 #[cfg(feature = "nats")]
 mod encode;
 
-pub use config::{NatsConfig, NatsMode};
+pub use config::NatsConfig;
 #[cfg(feature = "nats")]
 pub(crate) use deliver::NatsSink;

@@ -5,9 +5,9 @@ use crate::conformance::{
     tls_shows_the_certificate_that_is_asked_for, tls_takes_the_private_authority_and_no_other_name,
 };
 use crate::stage::{Seen, Stage, route};
-use async_nats::jetstream;
 use async_nats::jetstream::stream::{Config, DiscardPolicy};
-use delayq_forwarder::{NatsConfig, NatsMode, SinkConfig};
+use async_nats::{ConnectOptions, jetstream};
+use delayq_forwarder::{NatsConfig, SinkConfig};
 use delayq_service::brokers::NatsAccess;
 use delayq_service::config::{Login, Secret};
 use delayq_tests::certs::Authority;
@@ -15,7 +15,6 @@ use delayq_tests::deadline::{LONG, wait_until};
 use delayq_tests::invariants::Permit;
 use delayq_tests::nats_server::NatsServer;
 use delayq_tests::proxy::Proxy;
-use futures_util::StreamExt;
 use std::time::Duration;
 
 struct Stream {
@@ -27,14 +26,23 @@ const USER: &str = "forwarder";
 
 /// A user accepted by guarded servers; other servers ignore the login.
 async fn context(server: &NatsServer) -> jetstream::Context {
-    let options =
-        async_nats::ConnectOptions::with_user_and_password(USER.to_owned(), Stream::PASSWORD.to_owned());
+    let options = ConnectOptions::with_user_and_password(USER.to_owned(), Stream::PASSWORD.to_owned());
     jetstream::new(options.connect(server.url()).await.unwrap())
 }
 
 async fn create(server: &NatsServer) {
+    create_in(context(server).await).await;
+}
+
+async fn create_in(context: jetstream::Context) {
     let config = Config { name: "S".to_owned(), subjects: vec!["out.>".to_owned()], ..Config::default() };
-    context(server).await.create_stream(config).await.unwrap();
+    context.create_stream(config).await.unwrap();
+}
+
+/// Creates the stream over TLS.
+async fn create_encrypted(server: &NatsServer, options: ConnectOptions, authority: &Authority) {
+    let options = options.add_root_certificates(authority.authority()).require_tls(true);
+    create_in(jetstream::new(options.connect(server.url()).await.unwrap())).await;
 }
 
 fn sink(address: &str) -> SinkConfig {
@@ -271,25 +279,20 @@ async fn a_producers_id_or_header_reaches_nothing_of_the_servers_own() {
         ..Config::default()
     };
     context.create_stream(config).await.unwrap();
-    for (mode, name) in [(NatsMode::Jetstream, "js"), (NatsMode::Core, "core")] {
-        let mut sink = subject.sink();
-        sink.nats.as_mut().unwrap().mode = mode;
-        let routes = vec![route(name, "s", "{id}")];
-        let running = stage.forward(stage.settings([("s", sink)], routes)).await.unwrap();
-        for id in ["rolled.1", "rolled.2", "$JS.API.STREAM.DELETE.S", "$JS.API.STREAM.PURGE.R", "_INBOX.x.1"]
-        {
-            let message = delayq::Message::new(crate::stage::topic(name), "{}").id(id).unwrap();
-            let message = message.header("Nats-Rollup", "all").header("nats-msg-id", "same");
-            assert!(stage.producer.put(message).await.unwrap().outcome.is_accepted());
-        }
-        stage.drained(name).await;
-        running.stop().await;
-        let dead = stage.dead(name).await;
-        assert_eq!(dead.len(), 3, "{dead:?}");
-        assert!(dead.values().all(|reason| reason.contains("is reserved for the server")), "{dead:?}");
+    let running =
+        stage.forward(stage.settings([("s", subject.sink())], vec![route("t", "s", "{id}")])).await.unwrap();
+    for id in ["rolled.1", "rolled.2", "$JS.API.STREAM.DELETE.S", "$JS.API.STREAM.PURGE.R", "_INBOX.x.1"] {
+        let message = delayq::Message::new(crate::stage::topic("t"), "{}").id(id).unwrap();
+        let message = message.header("Nats-Rollup", "all").header("nats-msg-id", "same");
+        assert!(stage.producer.put(message).await.unwrap().outcome.is_accepted());
     }
+    stage.drained("t").await;
+    running.stop().await;
+    let dead = stage.dead("t").await;
+    assert_eq!(dead.len(), 3, "{dead:?}");
+    assert!(dead.values().all(|reason| reason.contains("is reserved for the server")), "{dead:?}");
     assert!(context.get_stream("S").await.is_ok());
-    assert_eq!(read(&subject.server, "R").await.len(), 4);
+    assert_eq!(read(&subject.server, "R").await.len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -303,7 +306,7 @@ async fn a_user_that_may_only_publish_starts_with_a_warning_and_delivers() {
     );
     std::fs::write(&file, users).unwrap();
     let server = NatsServer::start(&["-c", &text(&file)]).await;
-    let admin = async_nats::ConnectOptions::with_user_and_password("admin".into(), "admin".into());
+    let admin = ConnectOptions::with_user_and_password("admin".into(), "admin".into());
     let admin = jetstream::new(admin.connect(server.url()).await.unwrap());
     let config = Config { name: "S".to_owned(), subjects: vec!["out.>".to_owned()], ..Config::default() };
     let mut stream = admin.create_stream(config).await.unwrap();
@@ -322,33 +325,13 @@ async fn a_user_that_may_only_publish_starts_with_a_warning_and_delivers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn core_mode_sends_to_those_who_listen() {
-    let (stage, subject) = (Stage::new().await, Stream::start().await);
-    let client = async_nats::connect(subject.server.url()).await.unwrap();
-    let mut heard = client.subscribe("plain.t").await.unwrap();
-    client.flush().await.unwrap();
-    let mut sink = subject.sink();
-    sink.nats.as_mut().unwrap().mode = NatsMode::Core;
-    let running =
-        stage.forward(stage.settings([("s", sink)], vec![route("t", "s", "plain.{topic}")])).await.unwrap();
-    stage.put("t", 0, 20, 10).await;
-    stage.drained("t").await;
-    running.stop().await;
-    for _ in 0..20 {
-        let message = tokio::time::timeout(LONG, heard.next()).await.unwrap().unwrap();
-        assert!(message.headers.unwrap().get("delayq-id").is_some());
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn tls_names_a_certificate_that_has_expired() {
     let (stage, authority) = (Stage::new().await, Authority::new());
     let expired = authority.expired();
     let (cert, key) = (text(&expired.certificate), text(&expired.key));
     let server = NatsServer::start(&["--tls", "--tlscert", &cert, "--tlskey", &key]).await;
     let mut sink = sink(&server.address());
-    let nats = sink.nats.as_mut().unwrap();
-    (nats.mode, nats.access.files.ca) = (NatsMode::Core, Some(authority.authority()));
+    sink.nats.as_mut().unwrap().access.files.ca = Some(authority.authority());
     tls_refuses_an_expired_certificate(&stage, "out", sink).await;
 }
 
@@ -362,12 +345,12 @@ async fn tls_takes_the_private_authority_and_refuses_another_name() {
     }
     let with = |server: &NatsServer, authority: &Authority| {
         let mut sink = sink(&server.address());
-        let nats = sink.nats.as_mut().unwrap();
-        (nats.mode, nats.access.files.ca) = (NatsMode::Core, Some(authority.authority()));
+        sink.nats.as_mut().unwrap().access.files.ca = Some(authority.authority());
         sink
     };
     let sinks = [with(&servers[0], &authority), with(&servers[0], &stranger), with(&servers[1], &authority)];
-    tls_takes_the_private_authority_and_no_other_name(&stage, "out", sinks).await;
+    create_encrypted(&servers[0], ConnectOptions::new(), &authority).await;
+    tls_takes_the_private_authority_and_no_other_name(&stage, "out.x", sinks).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -378,10 +361,11 @@ async fn tls_shows_the_certificate_that_the_server_asks_for() {
     let server =
         NatsServer::start(&["--tlsverify", "--tlscacert", &ca, "--tlscert", &cert, "--tlskey", &key]).await;
     let mut without = sink(&server.address());
-    let nats = without.nats.as_mut().unwrap();
-    (nats.mode, nats.access.files.ca) = (NatsMode::Core, Some(authority.authority()));
+    without.nats.as_mut().unwrap().access.files.ca = Some(authority.authority());
     let mut with = without.clone();
     let nats = with.nats.as_mut().unwrap();
-    (nats.access.files.cert, nats.access.files.key) = (Some(own.certificate), Some(own.key));
-    tls_shows_the_certificate_that_is_asked_for(&stage, "out", [with, without]).await;
+    (nats.access.files.cert, nats.access.files.key) = (Some(own.certificate.clone()), Some(own.key.clone()));
+    let options = ConnectOptions::new().add_client_certificate(own.certificate, own.key);
+    create_encrypted(&server, options, &authority).await;
+    tls_shows_the_certificate_that_is_asked_for(&stage, "out.x", [with, without]).await;
 }

@@ -2,6 +2,8 @@
 
 use super::collector::Collector;
 use super::planted::Planted;
+use async_nats::jetstream::stream::Config;
+use async_nats::{ConnectOptions, jetstream};
 use delayq_tests::certs::{Authority, Certificate};
 use delayq_tests::deadline::{LONG, within};
 use delayq_tests::etcd_server::{EtcdCluster, EtcdOptions};
@@ -118,6 +120,9 @@ impl Place {
             NatsServer::start(&["--user", OPEN, "--pass", &values.nats]).await,
             NatsServer::start(&["--auth", &values.token]).await,
         ];
+        let user = ConnectOptions::with_user_and_password(OPEN.to_owned(), values.nats.clone());
+        create_stream(&nats[0], user, "nats").await;
+        create_stream(&nats[1], ConnectOptions::with_token(values.token.clone()), "token").await;
         let kafka = KafkaServer::start_with(std::slice::from_ref(&listener)).await;
         kafka.create_topic("kafka", 1, &[]).await;
         let hook = hook(format!("Bearer {}", values.bearer)).await;
@@ -203,10 +208,8 @@ impl Place {
                 "rabbitmq]\nserver = '{}'\nusername = '{OPEN}'\npassword = '{rabbitmq}'\nexchange = 'amq.fanout'",
                 self.rabbitmq.address()
             ),
-            "nats" => format!(
-                "nats]\nservers = ['{login}']\nmode = 'core'\nusername = '{OPEN}'\npassword = '{nats}'"
-            ),
-            "token" => format!("nats]\nservers = ['{by_token}']\nmode = 'core'\ntoken = '{token}'"),
+            "nats" => format!("nats]\nservers = ['{login}']\nusername = '{OPEN}'\npassword = '{nats}'"),
+            "token" => format!("nats]\nservers = ['{by_token}']\ntoken = '{token}'"),
             "hook" => format!("webhook]\nurl = '{}'\nsecret = '{secret}'\nbearer = '{bearer}'", self.hook),
             "stream" => {
                 format!(
@@ -219,6 +222,12 @@ impl Place {
             ),
         }
     }
+}
+
+async fn create_stream(server: &NatsServer, login: ConnectOptions, name: &str) {
+    let context = jetstream::new(login.connect(server.url()).await.unwrap());
+    let config = Config { name: name.to_owned(), subjects: vec![name.to_owned()], ..Config::default() };
+    context.create_stream(config).await.unwrap();
 }
 
 /// Accepts every request with this login; returns the URL.

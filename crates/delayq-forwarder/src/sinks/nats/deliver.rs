@@ -1,6 +1,6 @@
 //! Publishing: a message is delivered when the stream acked, or in mode core when the connection was flushed.
 
-use super::{NatsConfig, NatsMode, check, encode};
+use super::{NatsConfig, check, encode};
 use crate::{CheckError, Parcel, Sink};
 use async_nats::{Client, ConnectOptions, jetstream};
 use async_trait::async_trait;
@@ -14,7 +14,6 @@ use tokio::time::{sleep, timeout};
 
 /// Maximum unread acks: as many as all destinations of a sink can have in flight.
 const MAX_ACKS: usize = 1 << 20;
-const CORE: &str = "mode = core delivers at most once: messages without a subscriber, or in flight when a connection breaks, are lost";
 
 pub(crate) struct NatsSink {
     config: NatsConfig,
@@ -116,32 +115,10 @@ impl NatsSink {
         }
     }
 
-    async fn deliver_core(&self, client: &Client, parcels: &[Parcel], call: &Tracked<'_>) {
-        let mut sent = Vec::with_capacity(parcels.len());
-        for (index, parcel) in parcels.iter().enumerate() {
-            match nats_subject(&parcel.destination).and_then(|()| encode::headers(parcel)) {
-                Err(reason) => call.put(index, Outcome::rejected(reason)),
-                Ok(headers) => {
-                    let (subject, body) = (parcel.destination.clone(), parcel.body.clone());
-                    match client.publish_with_headers(subject, headers, body).await {
-                        Ok(()) => sent.push(index),
-                        Err(error) => call.put(index, Outcome::down(error.to_string())),
-                    }
-                }
-            }
-        }
-        let flushed = match client.flush().await {
-            Ok(()) => Outcome::Delivered,
-            Err(error) => Outcome::down(error.to_string()),
-        };
-        sent.into_iter().for_each(|index| call.put(index, flushed.clone()));
-    }
-
     async fn deliver_all(&self, parcels: &[Parcel], call: &Tracked<'_>) {
-        match (self.open().await, self.config.mode) {
-            (Err(why), _) => call.put_rest(&Outcome::down(why)),
-            (Ok(open), NatsMode::Core) => self.deliver_core(&open.client, parcels, call).await,
-            (Ok(open), NatsMode::Jetstream) => self.deliver_acked(&open, parcels, call).await,
+        match self.open().await {
+            Err(why) => call.put_rest(&Outcome::down(why)),
+            Ok(open) => self.deliver_acked(&open, parcels, call).await,
         }
     }
 }
@@ -154,13 +131,10 @@ impl Sink for NatsSink {
         }
         let checked = timeout(self.patience, async {
             let open = self.open().await.map_err(CheckError::Unreachable)?;
-            match self.config.mode {
-                NatsMode::Core => Ok(vec![CORE.to_owned()]),
-                NatsMode::Jetstream => tokio::select! {
-                    biased;
-                    checked = check::check(&open.context, &self.config, destination) => checked,
-                    words = open.refusals.of("$JS.API") => Ok(vec![check::unseen(destination, &words)]),
-                },
+            tokio::select! {
+                biased;
+                checked = check::check(&open.context, &self.config, destination) => checked,
+                words = open.refusals.of("$JS.API") => Ok(vec![check::unseen(destination, &words)]),
             }
         });
         let checked = checked.await.unwrap_or_else(|_| Err(CheckError::Unreachable("no answer".to_owned())));
