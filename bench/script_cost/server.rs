@@ -189,6 +189,7 @@ pub(crate) fn envelope() -> Envelope {
         payload: order(17),
         zstd: false,
         held: false,
+        paused: false,
         reason: None,
     }
 }

@@ -155,7 +155,7 @@ func TestDeadLettersAreListedWithTheirReasonsReplayedAndPurged(t *testing.T) {
 	}
 	bury := func(count int) {
 		for n := 0; n < count; n++ {
-			must(must(client.Reserve(ctx, Reserve{Topics: []string{"t"}}))[0].Bury(ctx, "no such user"))
+			must(must(client.Reserve(ctx, Reserve{Topics: []string{"t"}, Max: 10}))[0].Bury(ctx, "no such user"))
 		}
 	}
 	bury(4)
@@ -196,6 +196,46 @@ func TestAMessageThatCannotBeReadKeepsNoOtherFromBeingListed(t *testing.T) {
 	})
 	if err != nil || !reflect.DeepEqual(unreadable, map[string]bool{idText(id): true, "whole": false}) {
 		t.Fatal(err, unreadable)
+	}
+}
+
+func TestOneGroupIsPausedWhileTheOthersGoOn(t *testing.T) {
+	client, ctx := deployment(t, connect(t), "calm", 4), context.Background()
+	topic := client.Topic("t")
+	for i := 0; i < 2; i++ {
+		if err := topic.PauseGroup(ctx, "a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if paused := must(topic.PausedGroups(ctx)); len(paused) != 1 || paused[0].Group != "a" || time.Since(paused[0].Since).Abs() > time.Hour {
+		t.Fatal(paused)
+	}
+	for n, group := range []string{"a", "a", "b"} {
+		must(client.Put(ctx, Message{Topic: "t", ID: fmt.Sprint("m", n), Payload: []byte("x"), Group: group}))
+	}
+	reserved := func() (ids []string) {
+		for _, delivery := range must(client.Reserve(ctx, Reserve{Topics: []string{"t"}, Max: 10})) {
+			ids = append(ids, delivery.ID)
+		}
+		return ids
+	}
+	if ids := reserved(); !reflect.DeepEqual(ids, []string{"m2"}) {
+		t.Fatal(ids)
+	}
+	err := topic.List(ctx, Ready, Range{}, func(one *StoredMessage) error {
+		if !one.Held || !one.Paused {
+			t.Error(one)
+		}
+		return nil
+	})
+	if err := first(err, topic.ResumeGroup(ctx, "a")); err != nil {
+		t.Fatal(err)
+	}
+	if ids, paused := reserved(), must(topic.PausedGroups(ctx)); !reflect.DeepEqual(ids, []string{"m0", "m1"}) || len(paused) > 0 {
+		t.Fatal(ids, paused)
+	}
+	if err := topic.PauseGroup(ctx, ""); err == nil {
+		t.Fatal("a group has a name")
 	}
 }
 

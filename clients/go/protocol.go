@@ -87,6 +87,7 @@ const (
 	flagRelative = 256
 	flagFirst    = 512
 	flagHeld     = 1024
+	flagPaused   = 2048
 )
 
 // nameForm has the characters of a kind of name, and the maximum number of bytes.

@@ -19,7 +19,7 @@ import (
 var packed embed.FS
 
 var verbs = strings.Fields(`ack bury cancel cancel_group claim configure count describe dictionary extend grow hold list list_group
-	overview peek promote pump purge put release replay reschedule reserve shift_group`)
+	overview pause_group paused_groups peek promote pump purge put release replay reschedule reserve shift_group`)
 
 var include = regexp.MustCompile(`(?m)^--# include (.*)$`)
 

@@ -23,8 +23,10 @@ type Envelope struct {
 	Attempt, MaxAttempts uint16
 	// Doomed means cancelled while leased: the message will not be retried.
 	Doomed bool
-	// Held means ready, but waiting for others of its group.
-	Held    bool
+	// Held means ready, but waiting for others of its group, or because its group is paused.
+	Held bool
+	// Paused means ready, and its group is paused.
+	Paused  bool
 	Expires time.Time
 	Backoff Backoff
 	Group   string
@@ -113,7 +115,8 @@ func (e *Envelope) readHead(head []byte) (flags int) {
 	}
 	ms := func(at int) time.Time { return time.UnixMilli(int64(binary.BigEndian.Uint64(head[at:]))) }
 	flags = int(binary.BigEndian.Uint16(head[2:]))
-	e.State, e.Doomed, e.Held = states[head[1]-1], flags&flagDoomed > 0, flags&flagHeld > 0
+	e.State, e.Doomed = states[head[1]-1], flags&flagDoomed > 0
+	e.Held, e.Paused = flags&flagHeld > 0, flags&flagPaused > 0
 	e.Due, e.At, e.Number = ms(8), ms(16), binary.BigEndian.Uint32(head[24:])
 	e.Attempt, e.MaxAttempts = binary.BigEndian.Uint16(head[28:]), binary.BigEndian.Uint16(head[30:])
 	return flags

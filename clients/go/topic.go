@@ -118,6 +118,44 @@ func (t Topic) List(ctx context.Context, state State, span Range, visit func(*St
 	})
 }
 
+// PausedGroup is a paused group of a topic.
+type PausedGroup struct {
+	Group string
+	Since time.Time
+}
+
+// PauseGroup stops the messages of one group of the topic from being reserved; the others pass them. Safe to repeat.
+func (t Topic) PauseGroup(ctx context.Context, group string) error {
+	return t.changePause(ctx, "pause", group)
+}
+
+// ResumeGroup lets a paused group continue, in the order in which its messages became ready. Safe to repeat.
+func (t Topic) ResumeGroup(ctx context.Context, group string) error {
+	return t.changePause(ctx, "resume", group)
+}
+
+func (t Topic) changePause(ctx context.Context, word, group string) error {
+	err := first(t.err, checkName("group", group))
+	if err == nil {
+		_, err = t.client.everywhere(ctx, "pause_group", func(int) []any { return []any{t.stored, word, group} })
+	}
+	return err
+}
+
+// PausedGroups returns the paused groups of the topic, the longest paused first.
+func (t Topic) PausedGroups(ctx context.Context) (groups []PausedGroup, err error) {
+	since, last, page := any(""), any(""), []any{""}
+	for err = t.err; err == nil && len(page) > 0; {
+		page, err = t.client.one(ctx, "paused_groups", 0, t.stored, since, last, maxIDsACall)
+		for i := 0; i+1 < len(page); i += 2 {
+			ms, _ := number64(page[i+1])
+			last, since = page[i], ms
+			groups = append(groups, PausedGroup{page[i].(string), time.UnixMilli(ms)})
+		}
+	}
+	return groups, err
+}
+
 // Replay revives dead letters after a delay, with attempts counted from zero. An empty group means no group.
 func (t Topic) Replay(ctx context.Context, delay time.Duration, group string, ids ...string) ([]Outcome, error) {
 	items := make([]*item, len(ids))

@@ -73,6 +73,7 @@ func TestAnEnvelopeIsReadAsItIsStored(t *testing.T) {
 				Attempt  uint16 `json:"attempt"`
 				Doomed   bool   `json:"doomed"`
 				Held     bool   `json:"held"`
+				Paused   bool   `json:"paused"`
 				Zstd     bool   `json:"zstd"`
 				Reason   string `json:"reason"`
 			}
@@ -85,7 +86,7 @@ func TestAnEnvelopeIsReadAsItIsStored(t *testing.T) {
 		var got Envelope
 		err := got.read(string(must(hex.DecodeString(c.Hex))))
 		want := Envelope{State: said.State, Due: time.UnixMilli(said.DueMs), At: time.UnixMilli(said.AtMs), Number: said.Delivery,
-			Attempt: said.Attempt, MaxAttempts: said.MaxAttempts, Doomed: said.Doomed, Held: said.Held, Backoff: said.Backoff.backoff(),
+			Attempt: said.Attempt, MaxAttempts: said.MaxAttempts, Doomed: said.Doomed, Held: said.Held, Paused: said.Paused, Backoff: said.Backoff.backoff(),
 			Group: said.Group, Headers: headersOf(said.Headers), Payload: must(hex.DecodeString(said.Payload)), Compressed: said.Zstd,
 			Reason: said.Reason}
 		if said.ExpiresMs != 0 {

@@ -16,8 +16,8 @@ local function is_delayed(m)
   return redis.pcall('ZSCORE', base .. bucket_of(m.no, m.due), m.id .. gen_bytes(m.gen)) ~= false
 end
 
--- Number of entries that this call made stale in each topic's ready queue.
-local made_stale = {}
+-- Number of entries that this call made stale in each topic's ready queue, and the messages of groups among them.
+local made_stale, stale_in_groups = {}, {}
 
 -- Removes a pending message from its bucket, or from the count of ready messages.
 local function unplace(m)
@@ -25,6 +25,7 @@ local function unplace(m)
   if redis.call('ZREM', base .. bucket, m.id .. gen_bytes(m.gen)) == 0 then
     count('ready', m.no, -1)
     made_stale[m.no] = (made_stale[m.no] or 0) + 1
+    if bit.band(m.flags, GROUP) > 0 then stale_in_groups[#stale_in_groups + 1] = m end
   elseif redis.call('EXISTS', base .. bucket) == 0 then
     -- The hour may be years away, so an empty bucket's alarm is removed.
     redis.call('ZREM', base .. 'alarms', bucket)

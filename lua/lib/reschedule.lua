@@ -10,7 +10,7 @@ end
 -- ready at or after `due` keeps its place in the queue.
 local function move_to(m, due)
   if m.due == due then return state_of(m) end
-  local old, word = { no = m.no, id = m.id, due = m.due, gen = m.gen }, 'ready'
+  local old, word = { no = m.no, id = m.id, due = m.due, gen = m.gen, flags = m.flags, env = m.env }, 'ready'
   local expires = bit.band(m.flags, RELATIVE) > 0 and expiry_at(m, due)
   move_check(m, due)
   local stays = due <= math.max(m.due, m.at) and due <= now and not held and not is_delayed(m)

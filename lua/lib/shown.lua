@@ -1,14 +1,16 @@
 -- Messages for display.
 
--- True if a ready message of a group waits: messages of its group are parked.
-local function is_held_by_group(m)
-  if bit.band(m.flags, GROUP) == 0 then return false end
+-- What holds a ready message of a group, as flags: messages of its group are parked, or the group is paused.
+local function held_by_group(m)
+  if bit.band(m.flags, GROUP) == 0 then return 0 end
   local whole, _, _, _, group = pcall(fields, m.env, m.flags)
-  return whole and type(redis.pcall('ZSCORE', base .. 'k:' .. m.no, group)) == 'string'
+  if not whole then return 0 end
+  if type(redis.pcall('ZSCORE', base .. 'q:' .. m.no, group)) == 'string' then return HELD + PAUSED end
+  return type(redis.pcall('ZSCORE', base .. 'k:' .. m.no, group)) == 'string' and HELD or 0
 end
 
 -- A message for display: its envelope with the actual state (READY where ready, with HELD while parked messages of its group
--- go first) and the reason of a dead letter at the end, its gen and its state; nil if missing. A key of another type is shown
+-- go first or the group is paused) and the reason of a dead letter at the end, its gen and its state; nil if missing. A key of another type is shown
 -- as a malformed envelope.
 local function shown(no, id)
   local env = whole_of(no, id)
@@ -21,7 +23,7 @@ local function shown(no, id)
       .. struct.pack('>I2', #reason)
   end
   if m.state ~= PENDING or is_delayed(m) then return env, m.gen, m.state end
-  local flags = is_held_by_group(m) and bit.bor(m.flags, HELD) or m.flags
+  local flags = bit.bor(m.flags, held_by_group(m))
   return string.sub(env, 1, 1) .. string.char(READY) .. struct.pack('>I2', flags) .. string.sub(env, 5), m.gen, READY
 end
 

@@ -1,6 +1,6 @@
 -- Turns: a topic that limits its groups parks the messages of a full group in `p:<no>:<group>`. `k:<no>` has the groups with
 -- parked messages, `f:<no>:<group>` the receipts of a group in flight, and `n:<no>` the groups whose turn has come: `reserve`
--- looks at these alone.
+-- looks at these alone. `q:<no>` has the paused groups.
 local limits = {}
 
 -- The group of `m` if its topic limits groups.

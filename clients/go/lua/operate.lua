@@ -46,7 +46,7 @@ end
 
 local function bury(m, reason)
   bucket_check(m.no, m.due)
-  local old = { no = m.no, id = m.id, due = m.due, gen = m.gen }
+  local old = { no = m.no, id = m.id, due = m.due, gen = m.gen, flags = m.flags, env = m.env }
   kill(m, reason)
   unplace(old)
   return 'buried'

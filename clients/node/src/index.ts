@@ -13,5 +13,5 @@ export type { Policy, PolicyPatch } from "./policy.js";
 export type { Backoff } from "./protocol.js";
 export type { RedisNode } from "./several.js";
 export type { Stored } from "./stored.js";
-export type { Numbers, Range, Topic } from "./topic.js";
+export type { Numbers, PausedGroup, Range, Topic } from "./topic.js";
 export { Bury, Worker, type Handler, type WorkerOptions } from "./worker.js";

@@ -20,8 +20,10 @@ export interface Envelope {
   maxAttempts: number;
   /** Cancelled while leased: the message will not be retried. */
   doomed: boolean;
-  /** Ready, but waiting for others of its group. */
+  /** Ready, but waiting for others of its group, or because its group is paused. */
   held: boolean;
+  /** Ready, and its group is paused. */
+  paused: boolean;
   expiresMs?: number;
   backoff?: Backoff;
   group?: string;
@@ -34,7 +36,7 @@ export interface Envelope {
 }
 
 /** The bytes common to all formats. */
-type Head = Pick<Envelope, "state" | "dueMs" | "atMs" | "attempt" | "delivery" | "maxAttempts" | "doomed" | "held">;
+type Head = Pick<Envelope, "state" | "dueMs" | "atMs" | "attempt" | "delivery" | "maxAttempts" | "doomed" | "held" | "paused">;
 
 /**
  * A stored message, or the record of a finished message. `unreadable` is the fault of an invalid envelope, of which only the
@@ -90,6 +92,7 @@ function readHead(head: Buffer): Head {
     maxAttempts: head.readUInt16BE(30),
     doomed: (head.readUInt16BE(2) & FLAGS.DOOMED) > 0,
     held: (head.readUInt16BE(2) & FLAGS.HELD) > 0,
+    paused: (head.readUInt16BE(2) & FLAGS.PAUSED) > 0,
   };
 }
 

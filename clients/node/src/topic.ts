@@ -37,6 +37,9 @@ export interface Numbers {
   nextDueMs?: number;
 }
 
+/** A paused group of a topic. */
+export type PausedGroup = { group: string; sinceMs: number };
+
 const COUNTED = ["ready", "leased", "dead", "accepted", "delivered", "cancelled", "expired", "purged", "replaced", "buried"] as const;
 
 export class Topic {
@@ -133,6 +136,33 @@ export class Topic {
       this.calls.call("configure", shard, [this.stored, ...settingsOf(patch, shards)]),
     );
     return this.policy();
+  }
+
+  /** Stops the messages of one group of the topic from being reserved; the others pass them. Safe to repeat. */
+  async pauseGroup(group: string): Promise<void> {
+    await this.changePause("pause", group);
+  }
+
+  /** Lets a paused group continue, in the order in which its messages became ready. Safe to repeat. */
+  async resumeGroup(group: string): Promise<void> {
+    await this.changePause("resume", group);
+  }
+
+  /** Returns the paused groups, the longest paused first. */
+  async pausedGroups(): Promise<PausedGroup[]> {
+    const groups: PausedGroup[] = [];
+    let page: Buffer[];
+    do {
+      const { group = "", sinceMs = "" } = groups.at(-1) ?? {};
+      page = await this.calls.call("paused_groups", 0, [this.stored, sinceMs, group, MAX_IDS_A_CALL]);
+      for (let at = 0; at < page.length; at += 2) groups.push({ group: String(page[at]), sinceMs: Number(page[at + 1]) });
+    } while (page.length > 0);
+    return groups;
+  }
+
+  private async changePause(word: "pause" | "resume", group: string): Promise<void> {
+    const args = [this.stored, word, name("group", group)];
+    await this.calls.everywhere((shard) => this.calls.call("pause_group", shard, args));
   }
 
   private replayItems(items: { place: Buffer | number; id: string; args: Buffer[] }[], delayMs: number) {

@@ -95,6 +95,22 @@ test("a topic or a group is promoted up to a time, and no message twice", async 
   assert.deepEqual({ delayed, ready }, { delayed: 200, ready: 300 });
 });
 
+test("one group is paused while the others go on", async () => {
+  const topic = client.topic("calm");
+  await topic.pauseGroup("a");
+  await topic.pauseGroup("a");
+  const [paused, ...others] = await topic.pausedGroups();
+  assert.deepEqual([paused!.group, others], ["a", []]);
+  assert.ok(Math.abs(Date.now() - paused!.sinceMs) < 3_600_000);
+  for (const [n, group] of ["a", "a", "b"].entries()) await client.put({ topic: "calm", id: `m${n}`, payload: "x", group });
+  assert.deepEqual((await client.reserve(["calm"], { max: 10 })).map(({ id }) => id), ["m2"]);
+  assert.deepEqual((await all(topic.list("ready"))).map(({ held, paused }) => [held, paused]), [[true, true], [true, true]]);
+  await topic.resumeGroup("a");
+  assert.deepEqual(await topic.pausedGroups(), []);
+  assert.deepEqual((await client.reserve(["calm"], { max: 10 })).map(({ id }) => id), ["m0", "m1"]);
+  await assert.rejects(topic.pauseGroup(""), /not a valid group/);
+});
+
 test("dead letters are listed with their reasons, replayed and purged", async () => {
   const topic = client.topic("dead");
   await client.putMany(["a", "b", "c", "d"].map((id) => ({ topic: "dead", id, payload: "x" })));

@@ -31,6 +31,7 @@ for (const { name: what, hex, envelope } of vectors("envelope.json").valid) {
       maxAttempts: envelope.max_attempts,
       doomed: envelope.doomed,
       held: envelope.held,
+      paused: envelope.paused,
       expiresMs: envelope.expires_ms ?? undefined,
       backoff: backoffOf(envelope.backoff),
       group: envelope.group ?? undefined,

@@ -15,6 +15,7 @@ from .protocol import (
     FLAG_HASH,
     FLAG_HEADERS,
     FLAG_HELD,
+    FLAG_PAUSED,
     FLAG_REASON,
     FLAG_ZSTD,
     STATES,
@@ -46,8 +47,10 @@ class Stored:
     headers: tuple[tuple[str, str], ...] = ()
     #: Cancelled while leased: the message will not be retried.
     doomed: bool = False
-    #: Ready, but waiting for others of its group.
+    #: Ready, but waiting for others of its group, or because its group is paused.
     held: bool = False
+    #: Ready, and its group is paused.
+    paused: bool = False
     #: Reason of a dead letter, or the fault of an unreadable message.
     reason: str | None = None
 
@@ -82,7 +85,8 @@ class Stored:
             self.headers += ((fields.text(1), fields.text(2)),)
         if flags & FLAG_REASON:
             self.reason = fields.reason()
-        self.doomed, self.held, self.payload = bool(flags & FLAG_DOOMED), bool(flags & FLAG_HELD), fields.rest()
+        self.doomed, self.held, self.paused = bool(flags & FLAG_DOOMED), bool(flags & FLAG_HELD), bool(flags & FLAG_PAUSED)
+        self.payload = fields.rest()
         self.state = STATES[state - 1]
         return bool(flags & FLAG_ZSTD)
 

@@ -106,6 +106,7 @@ FLAG_REASON = 128
 FLAG_RELATIVE = 256
 FLAG_FIRST = 512
 FLAG_HELD = 1024
+FLAG_PAUSED = 2048
 
 #: For each kind of name the class of the characters, and the maximum number of bytes.
 NAMES = {

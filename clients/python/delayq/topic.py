@@ -10,7 +10,8 @@ from .checks import one_of, shown, text, whole
 from .envelope import Stored
 from .errors import InvalidArgument
 from .inspecting import Inspecting
-from .names import topic_arg
+from .items import Arg
+from .names import name, topic_arg
 from .outcome import Outcome
 from .policy import Policy
 from .protocol import MAX_IDS_A_CALL, MAX_TIME_MS, Word
@@ -105,6 +106,26 @@ class AsyncTopic:
             await self._client._call_each_shard("configure", [self._stored, *policy.changes(reset, shards)])
         return await self.policy()
 
+    async def pause_group(self, group: str) -> None:
+        """Stops the messages of one group of the topic from being reserved; the others pass them. Safe to repeat."""
+        await self._client._call_each_shard("pause_group", [self._stored, "pause", name("group", group)])
+
+    async def resume_group(self, group: str) -> None:
+        """Lets a paused group continue, in the order in which its messages became ready. Safe to repeat."""
+        await self._client._call_each_shard("pause_group", [self._stored, "resume", name("group", group)])
+
+    async def paused_groups(self) -> dict[str, datetime]:
+        """Returns the paused groups, the longest paused first, and since when each is paused."""
+        groups: dict[str, datetime] = {}
+        since: Arg = b""
+        last = b""
+        page = [b""]
+        while page:
+            page = await self._client._call("paused_groups", 0, [self._stored, since, last, MAX_IDS_A_CALL])
+            for last, since in zip(page[::2], page[1::2], strict=True):
+                groups[last.decode()] = as_datetime(int(since))
+        return groups
+
     async def replay(
         self, ids: Sequence[str], group: str | None = None, *, delay: timedelta = timedelta(0)
     ) -> list[Outcome]:
@@ -174,5 +195,7 @@ class Topic:
     count, purge = blocking(AsyncTopic.count), blocking(AsyncTopic.purge)
     promote = blocking(AsyncTopic.promote)
     policy, set_policy = blocking(AsyncTopic.policy), blocking(AsyncTopic.set_policy)
+    pause_group, resume_group = blocking(AsyncTopic.pause_group), blocking(AsyncTopic.resume_group)
+    paused_groups = blocking(AsyncTopic.paused_groups)
     replay, replay_all = blocking(AsyncTopic.replay), blocking(AsyncTopic.replay_all)
     list = blocking_iterator(AsyncTopic.list)

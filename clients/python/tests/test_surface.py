@@ -9,7 +9,7 @@ import redis
 import redis.asyncio
 from deployment import Deployment
 
-from delayq import AsyncClient, Backoff, Client, Message, Policy, State, Word
+from delayq import AsyncClient, Backoff, Client, InvalidArgument, Message, Policy, State, Word
 
 FAR = datetime(2100, 1, 1, tzinfo=timezone.utc)
 FAR_MS = 4_102_444_800_000
@@ -183,6 +183,23 @@ def test_a_policy_is_changed_setting_by_setting(client, deployment):
     assert client.reserve(["orders"]) == []
     client.topic("orders").set_policy(Policy(paused=False))
     assert client.topic("orders").policy().paused is None and len(client.reserve(["orders"])) == 1
+
+
+def test_one_group_is_paused_while_the_others_go_on(client):
+    orders = client.topic("orders")
+    orders.pause_group("a")
+    orders.pause_group("a")
+    assert list(orders.paused_groups()) == ["a"] and isinstance(orders.paused_groups()["a"], datetime)
+    for n, group in enumerate("aab"):
+        client.put(Message("orders", b"x", id=f"m{n}", group=group))
+    (other,) = client.reserve(["orders"], 10)
+    assert other.id == "m2"
+    assert [(one.held, one.paused) for one in orders.list("ready")] == [(True, True)] * 2
+    orders.resume_group("a")
+    assert orders.paused_groups() == {}
+    assert [one.id for one in client.reserve(["orders"], 10)] == ["m0", "m1"]
+    with pytest.raises(InvalidArgument):
+        orders.pause_group("")
 
 
 def test_outcomes_carry_the_id_and_times_as_datetimes(client):

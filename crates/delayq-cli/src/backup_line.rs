@@ -73,6 +73,9 @@ pub struct TopicPolicy {
     pub settings: BTreeMap<String, String>,
     /// Set if the topic is paused.
     pub paused: bool,
+    /// Paused groups of the topic.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paused_groups: Vec<String>,
     /// Maximum messages reserved per second.
     #[serde(default)]
     pub rate: Option<f64>,
@@ -175,6 +178,7 @@ mod tests {
                 topic: "orders".to_owned(),
                 settings: BTreeMap::from([("lease".to_owned(), "1m".to_owned())]),
                 paused: true,
+                paused_groups: vec!["customer-7".to_owned()],
                 rate: Some(2.5),
             }),
             Record::LeftOut(LeftOut { nodes: vec!["b".to_owned()], shards: "2-3".to_owned() }),

@@ -133,7 +133,11 @@ fn table(context: &Context, page: &ListedPage, columns: &[Column], now: UnixMill
 
 /// The state, and its reason if a ready message may not be reserved yet.
 pub fn state(envelope: &Envelope) -> String {
-    let held = if envelope.held { ", held by its group" } else { "" };
+    let held = match envelope {
+        Envelope { paused: true, .. } => ", held: its group is paused",
+        Envelope { held: true, .. } => ", held by its group",
+        _ => "",
+    };
     format!("{}{held}", envelope.state)
 }
 
@@ -153,6 +157,9 @@ pub fn story(listed: &Listed, now: UnixMillis) -> Vec<String> {
     let due = time_from(envelope.due, now);
     story.push(match envelope.state {
         State::Delayed => format!("due {due}"),
+        State::Ready if envelope.paused => {
+            format!("held since {since}, because its group is paused; was due {due}")
+        }
         State::Ready if envelope.held => format!("held by its group since {since}; was due {due}"),
         State::Ready => format!("ready since {since}; was due {due}"),
         State::Leased if envelope.doomed => {

@@ -21,7 +21,7 @@ pub const HEAD_BYTES: usize = 32;
 pub const FORMAT: u8 = 1;
 
 /// The flags of an envelope by name.
-pub const FLAGS: [(&str, u16); 11] = [
+pub const FLAGS: [(&str, u16); 12] = [
     ("hash", HASH),
     ("expires", EXPIRES),
     ("backoff", BACKOFF),
@@ -33,6 +33,7 @@ pub const FLAGS: [(&str, u16); 11] = [
     ("relative", RELATIVE),
     ("first", FIRST),
     ("held", HELD),
+    ("paused", PAUSED),
 ];
 
 const HASH: u16 = 1;
@@ -46,6 +47,7 @@ const REASON: u16 = 128;
 const RELATIVE: u16 = 256;
 const FIRST: u16 = 512;
 const HELD: u16 = 1024;
+const PAUSED: u16 = 2048;
 
 /// The state of a message; a finished message (the last four) leaves only a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -107,8 +109,10 @@ pub struct Envelope {
     pub payload: Vec<u8>,
     /// True if the payload is a zstd frame.
     pub zstd: bool,
-    /// True if a ready message waits for others of its group; only in answers.
+    /// True if a ready message waits for others of its group, or because its group is paused; only in answers.
     pub held: bool,
+    /// True if the group of a ready message is paused; only in answers.
+    pub paused: bool,
     /// The reason of a dead letter.
     pub reason: Option<String>,
 }
@@ -281,6 +285,7 @@ impl Envelope {
             payload: Vec::new(),
             zstd: flags & ZSTD > 0,
             held: flags & HELD > 0,
+            paused: flags & PAUSED > 0,
             reason: None,
         };
         envelope.decode_fields(flags, &mut input)?;
@@ -331,6 +336,7 @@ impl Envelope {
             | flag(self.reason.is_some(), REASON)
             | flag(self.first.is_some(), FIRST)
             | flag(self.held, HELD)
+            | flag(self.paused, PAUSED)
     }
 }
 

@@ -337,6 +337,7 @@ impl Message {
             payload,
             zstd,
             held: false,
+            paused: false,
             reason: None,
         }
     }

@@ -35,7 +35,7 @@ macro_rules! verbs {
 verbs! {
     Ack = "ack", Audit = "audit", AuditIndex = "audit_index", Bury = "bury", Cancel = "cancel", CancelGroup = "cancel_group", Claim = "claim",
     Configure = "configure", Count = "count", Describe = "describe", Dictionary = "dictionary", Discard = "discard", Extend = "extend", Finish = "finish", Forget = "forget", ForgetQuiet = "forget_quiet", Grow = "grow", Histogram = "histogram", History = "history", Hold = "hold",
-    Identify = "identify", Init = "init", Layout = "layout", List = "list", ListGroup = "list_group", Meter = "meter", Move = "move", Operate = "operate", Overview = "overview", Peek = "peek", Probe = "probe", Promote = "promote", Pump = "pump",
+    Identify = "identify", Init = "init", Layout = "layout", List = "list", ListGroup = "list_group", Meter = "meter", Move = "move", Operate = "operate", Overview = "overview", PauseGroup = "pause_group", PausedGroups = "paused_groups", Peek = "peek", Probe = "probe", Promote = "promote", Pump = "pump",
     Purge = "purge", Put = "put", Recount = "recount", Release = "release", Repair = "repair", Replay = "replay", Reschedule = "reschedule",
     Reserve = "reserve", Settled = "settled", ShiftGroup = "shift_group", Survey = "survey", Swap = "swap",
 }
@@ -150,11 +150,22 @@ mod tests {
     #[test]
     fn readers_are_unable_to_write() {
         use Verb::{
-            Audit, AuditIndex, Count, Describe, Histogram, History, Layout, List, ListGroup, Overview, Peek,
-            Survey,
+            Audit, AuditIndex, Count, Describe, Histogram, History, Layout, List, ListGroup, Overview,
+            PausedGroups, Peek, Survey,
         };
         for verb in [
-            Audit, AuditIndex, Count, Describe, Histogram, History, Layout, List, ListGroup, Overview, Peek,
+            Audit,
+            AuditIndex,
+            Count,
+            Describe,
+            Histogram,
+            History,
+            Layout,
+            List,
+            ListGroup,
+            Overview,
+            PausedGroups,
+            Peek,
             Survey,
         ] {
             assert!(verb.file().starts_with("#!lua flags=no-writes\n"), "{}", verb.name());

@@ -21,6 +21,7 @@ pub mod list;
 pub mod meter;
 pub mod operate;
 pub mod overview;
+pub mod pause;
 pub mod probe;
 pub mod promote;
 pub mod pump;

@@ -8,7 +8,7 @@ mod topic;
 pub use history::{events, with_holders};
 pub use message::message;
 pub use outcomes::{cancel, cancel_word, put, put_word, reschedule, settled};
-pub use topic::{numbers, policy};
+pub use topic::{numbers, paused_group, policy};
 
 use crate::when::time;
 use delayq::UnixMillis;

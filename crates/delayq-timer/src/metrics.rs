@@ -69,7 +69,8 @@ pub(crate) struct ExportedEpoch {
 /// Messages for consumers to take, now and soon.
 #[derive(Clone, Debug)]
 struct ToTake {
-    ready: Gauge,
+    free: Gauge,
+    held: Gauge,
     oldest_ready: Gauge<f64, AtomicU64>,
     leased: Gauge,
     due: Vec<Gauge>,
@@ -83,6 +84,11 @@ struct OfShard {
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OfHorizon {
     within: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfState {
+    state: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -322,11 +328,15 @@ impl ToTake {
         );
         let of_horizon =
             |horizon: &HumanDuration| due.get_or_create_owned(&OfHorizon { within: horizon.to_string() });
+        let ready: Family<OfState, Gauge> = metrics.register(
+            "timer_ready_messages",
+            "Ready messages, free or held by their groups, as each shard that is pumped here answered last",
+            Family::default(),
+        );
+        let of_state = |state| ready.get_or_create_owned(&OfState { state });
         Self {
-            ready: gauge(
-                "timer_ready_messages",
-                "Ready messages, as each shard that is pumped here answered last",
-            ),
+            free: of_state("free"),
+            held: of_state("held"),
             oldest_ready: metrics.register_with_unit(
                 "timer_oldest_ready",
                 "For how long the oldest ready message has waited for a consumer, as each shard that is pumped here answered last",
@@ -343,7 +353,8 @@ impl ToTake {
 
     fn set(&self, totals: &Totals) {
         let set = |gauge: &Gauge, messages: u64| _ = gauge.set(i64::try_from(messages).unwrap_or(i64::MAX));
-        set(&self.ready, totals.ready);
+        set(&self.free, totals.ready.saturating_sub(totals.held));
+        set(&self.held, totals.held);
         self.oldest_ready.set(totals.oldest_ready.as_secs_f64());
         set(&self.leased, totals.leased);
         self.due.iter().zip(&totals.due).for_each(|(gauge, &messages)| set(gauge, messages));

@@ -241,17 +241,22 @@ mod tests {
                 let line = text.lines().find(|line| line.starts_with(&name));
                 line.and_then(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
             };
-            let gauges = ["epoch{", "shards ", "ready_messages ", "leased_messages ", "books_off"].map(gauge);
+            let gauges =
+                ["epoch{", "shards ", "ready_messages{state=\"free\"} ", "leased_messages ", "books_off"]
+                    .map(gauge);
             (gauges, shards.stall(), shards.blocked_for(now))
         };
         let nothing = seen(&mut shards, 0);
         shards.own(A, 7, None);
-        shards.surveyed(A, Ok(Survey { next: 0, ready: 5, leased: 2, oldest_ready: None, due: Vec::new() }));
+        shards.surveyed(
+            A,
+            Ok(Survey { next: 0, ready: 5, held: 1, leased: 2, oldest_ready: None, due: Vec::new() }),
+        );
         let wrong = vec![(Topic::new("orders").unwrap(), Some(3))];
         shards.counted(A, Ok(BooksPage { next: BooksAt { page: 9, passed: 16 }, topics: wrong }));
         shards.forgot(A, Ok(ForgottenTopics { next: 4, topics: Vec::new() }));
         shards.failed((NODE, A), true, start);
-        let gauges = [Some(7.0), Some(1.0), Some(5.0), Some(2.0), Some(3.0)];
+        let gauges = [Some(7.0), Some(1.0), Some(4.0), Some(2.0), Some(3.0)];
         assert_eq!(seen(&mut shards, 9), (gauges, Some(Stall::Failing(A)), Duration::ZERO));
         assert!(shards.schedule.drop(A));
         assert_eq!(seen(&mut shards, 9), nothing);

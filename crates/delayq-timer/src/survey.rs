@@ -35,6 +35,7 @@ pub(crate) struct Surveyed {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Ready {
     messages: u64,
+    held: u64,
     oldest: Duration,
 }
 
@@ -50,6 +51,8 @@ pub(crate) struct Question {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) ready: u64,
+    /// Ready messages that wait for their groups.
+    pub(crate) held: u64,
     /// Zero without ready messages.
     pub(crate) oldest_ready: Duration,
     pub(crate) leased: u64,
@@ -88,6 +91,7 @@ impl Surveys {
         let mut totals = Totals { due: vec![0; self.horizons.len()], ..Totals::default() };
         for Surveyed { ready, leased, due, .. } in shards {
             totals.ready += ready.messages;
+            totals.held += ready.held;
             totals.oldest_ready = totals.oldest_ready.max(ready.oldest);
             totals.leased += leased;
             totals.due.iter_mut().zip(due).for_each(|(total, due)| *total += due);
@@ -103,6 +107,7 @@ impl Surveyed {
     pub(crate) fn answered(&mut self, found: Survey) {
         (self.page, self.leased, self.due) = (found.next, found.leased, found.due);
         self.so_far.messages += found.ready;
+        self.so_far.held += found.held;
         self.so_far.oldest = self.so_far.oldest.max(found.oldest_ready.unwrap_or_default());
         if self.page == 0 {
             self.ready = std::mem::take(&mut self.so_far);
@@ -129,11 +134,17 @@ mod tests {
     }
 
     fn totals(ready: u64, oldest: u64, leased: u64, due: [u64; 2]) -> Totals {
-        Totals { ready, oldest_ready: Duration::from_secs(oldest), leased, due: due.to_vec() }
+        Totals {
+            ready,
+            held: ready / 2,
+            oldest_ready: Duration::from_secs(oldest),
+            leased,
+            due: due.to_vec(),
+        }
     }
 
     fn found(next: u64, ready: u64, due: &[u64]) -> Survey {
-        Survey { next, ready, leased: 1, oldest_ready: age(ready), due: due.to_vec() }
+        Survey { next, ready, held: ready / 2, leased: 1, oldest_ready: age(ready), due: due.to_vec() }
     }
 
     /// The questions to ask now.

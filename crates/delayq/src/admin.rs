@@ -48,6 +48,7 @@ pub use delayq_core::verbs::history::{Happening, HistoryEvent, Next};
 pub use delayq_core::verbs::list::{ListState, Listed};
 pub use delayq_core::verbs::operate::{Acted, Action, Tag};
 pub use delayq_core::verbs::overview::{Older, Overview};
+pub use delayq_core::verbs::pause::PausedGroup;
 pub use delayq_core::verbs::promote::{Promotable, Promoted};
 pub use delayq_core::verbs::purge::Purged;
 pub use delayq_core::verbs::replay::{ReplayTerms, Replayed};

@@ -61,6 +61,8 @@ const OPERATOR: &[Verb] = &[
     Verb::History,
     Verb::List,
     Verb::ListGroup,
+    Verb::PauseGroup,
+    Verb::PausedGroups,
     Verb::Peek,
     Verb::Promote,
     Verb::Replay,

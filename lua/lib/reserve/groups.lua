@@ -1,10 +1,11 @@
--- reserve/groups: the room of groups, of which a topic leases at most `group_in_flight` messages at a time.
+-- reserve/groups: the room of groups, of which a topic leases at most `group_in_flight` messages at a time, and none while paused.
 --
 -- NEEDS    base, come_back, fields, gen_bytes, must_be, now, read, sub, GROUP, LEASED
--- GIVES    group_in, has_to_wait, limit, park, queued, room_of, rooms
+-- GIVES    any_paused, group_in, has_to_wait, limit, park, queued, room_of, rooms
 
--- The limit of the topic at hand, nil without; the room left in its groups, and whether messages of a group are parked.
-local limit, rooms, queued
+-- The limit of the topic at hand, nil without; whether any of its groups is paused; the room left in its groups, and whether
+-- messages of a group are parked.
+local limit, any_paused, rooms, queued
 
 -- True if a member of `f:<no>:<group>` still holds its message. An interrupted script leaves members that hold none.
 local function is_in_flight(no, receipt)
@@ -13,8 +14,9 @@ local function is_in_flight(no, receipt)
 end
 
 -- Number of further messages of the group that may be leased. A full group has at least one message in flight: the end of its
--- lease gives the group a turn.
+-- lease gives the group a turn, as the end of a pause does.
 local function room_of(no, group)
+  if not rooms[group] and any_paused and redis.call('ZSCORE', base .. 'q:' .. no, group) then rooms[group] = 0 end
   if not rooms[group] then
     local flights = base .. 'f:' .. no .. ':' .. group
     local inside = limit < math.huge and redis.call('ZCARD', flights) or 0

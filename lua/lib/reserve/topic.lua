@@ -1,29 +1,32 @@
 -- reserve/topic: takes from one topic as much as its policy and the limits of the call allow.
 --
--- NEEDS    allowance, answer, base, begun, broken, bytes, come_back, lease_ms, limit, looks, max_bytes, must_be, now,
---          place, queued, rooms, take, take_parked, topic_lease, topic_no, wanted, MOST_IDS
--- CHANGES  begun, broken, limit, looks, queued, rooms, wanted
+-- NEEDS    allowance, answer, any_paused, base, begun, broken, bytes, come_back, lease_ms, limit, looks, max_bytes,
+--          must_be, now, place, queued, rooms, take, take_parked, topic_lease, topic_no, wanted, MOST_IDS
+-- CHANGES  any_paused, begun, broken, limit, looks, queued, rooms, wanted
 -- GIVES    reserve_from, served
 
 -- The policy of a topic for handing out.
 local function terms(no)
   must_be('list', 'r:' .. no)
-  local values = redis.pcall('HMGET', base .. 't:' .. no, 'paused', 'rate', 'tat', 'lease_ms', 'grouped', 'group_in_flight')
+  local values = redis.pcall('HMGET', base .. 't:' .. no, 'paused', 'rate', 'tat', 'lease_ms', 'grouped', 'group_in_flight',
+    'paused_groups')
   if values.err then must_be('hash', 't:' .. no) end
   if values[5] then
     must_be('zset', 'k:' .. no)
     must_be('zset', 'n:' .. no)
   end
+  if values[7] then must_be('zset', 'q:' .. no) end
   return values
 end
 
 local served = #answer > 6
 
--- Applies the limit of the topic's groups. Without one, ends the marks of an earlier limit once no message is subject to them.
-local function limit_groups(no, grouped, in_flight)
+-- Applies the limit of the topic's groups and their pauses. Without any, ends the marks of an earlier limit once no message is
+-- subject to them.
+local function limit_groups(no, grouped, in_flight, paused_groups)
   local most = tonumber(in_flight) or 0
-  limit, rooms, queued = grouped and (most > 0 and most or math.huge), {}, {}
-  if limit == math.huge and redis.call('EXISTS', base .. 'k:' .. no) == 0
+  limit, rooms, queued, any_paused = grouped and (most > 0 and most or math.huge), {}, {}, paused_groups
+  if limit == math.huge and not any_paused and redis.call('EXISTS', base .. 'k:' .. no) == 0
     and (tonumber(redis.call('HGET', base .. 'stats', 'leased:' .. no)) or 0) <= 0 then
     redis.call('HDEL', base .. 't:' .. no, 'grouped')
   end
@@ -40,8 +43,8 @@ local function reserve_from(topic)
     return
   end
   served = true
-  local paused, rate, empty_at, topic_lease_ms, grouped, in_flight = unpack(policy_or_fault)
-  limit_groups(no, grouped, in_flight)
+  local paused, rate, empty_at, topic_lease_ms, grouped, in_flight, paused_groups = unpack(policy_or_fault)
+  limit_groups(no, grouped, in_flight, paused_groups)
   local allowed, interval, tat = allowance(no, paused, tonumber(rate), empty_at)
   local until_ms = now + (lease_ms or topic_lease(topic_lease_ms))
   if not begun then answer[at + 1], answer[at + 2], answer[at + 3] = place - 4, until_ms, 0 end

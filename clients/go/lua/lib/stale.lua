@@ -6,14 +6,35 @@ local function is_stale_ready(no, entry)
   return why == 'missing' or m ~= nil and (m.state ~= PENDING or gen_bytes(m.gen) ~= string.sub(entry, -11, -8))
 end
 
+-- Drops stale entries at the head of a queue: more than the `made` ones of this call, to reduce a backlog.
+local function trim(no, key, made)
+  local entries = is('list', key) and redis.call('LRANGE', base .. key, '0', 2 * made + 7) or {}
+  local gone = 0
+  while entries[gone + 1] and is_stale_ready(no, entries[gone + 1]) do gone = gone + 1 end
+  if gone > 0 then redis.call('LTRIM', base .. key, gone, '-1') end
+end
+
+-- Parked entries of a paused or full group may wait for long, and meet no reserve until then.
+local function trim_parked()
+  local made = {}
+  for _, m in ipairs(stale_in_groups) do
+    local whole, _, _, _, group = pcall(fields, m.env, m.flags)
+    if whole then made[m.no .. ':' .. group] = (made[m.no .. ':' .. group] or 0) + 1 end
+  end
+  for parked, count_of in pairs(made) do
+    local no, group = string.match(parked, '^(%d+):(.*)$')
+    if type(redis.pcall('ZSCORE', base .. 'k:' .. no, group)) == 'string' then
+      trim(no, 'p:' .. parked, count_of)
+      if redis.call('EXISTS', base .. 'p:' .. parked) == 0 then
+        redis.pcall('ZREM', base .. 'k:' .. no, group)
+        redis.pcall('ZREM', base .. 'n:' .. no, group)
+      end
+    end
+  end
+end
+
 -- Call once all messages of the call are in place.
 local function trim_ready()
-  for no, made in pairs(made_stale) do
-    local queue = base .. 'r:' .. no
-    -- Drops more than this call created, to reduce a backlog.
-    local entries = is('list', 'r:' .. no) and redis.call('LRANGE', queue, '0', 2 * made + 7) or {}
-    local gone = 0
-    while entries[gone + 1] and is_stale_ready(no, entries[gone + 1]) do gone = gone + 1 end
-    if gone > 0 then redis.call('LTRIM', queue, gone, '-1') end
-  end
+  for no, made in pairs(made_stale) do trim(no, 'r:' .. no, made) end
+  if stale_in_groups[1] then trim_parked() end
 end

@@ -179,10 +179,15 @@ impl BackupRun<'_> {
                 self.write(&Record::Dictionary(Dictionary { id, bytes_base64 }))?;
                 dictionaries.insert(id);
             }
+            let paused_groups = match numbers.paused_groups {
+                0 => Vec::new(),
+                _ => admin.topic(&topic).paused_groups().await.map_err(of_core)?,
+            };
             self.write(&Record::Policy(TopicPolicy {
                 topic: topic.to_string(),
                 settings: settings_of(&policy),
                 paused: numbers.paused > 0,
+                paused_groups: paused_groups.into_iter().map(|paused| paused.group.to_string()).collect(),
                 rate: numbers.rate.map(|rate| rounded(rate * (here + left_out) / here)),
             }))?;
         }

@@ -7,7 +7,7 @@ use crate::failure::{BACKUP_UNUSABLE, LINES_REFUSED, of_core};
 use crate::output::complain;
 use base64::Engine as _;
 use clap::Args;
-use delayq::{Admin, Due, Producer, ProducerOptions, Topic};
+use delayq::{Admin, Due, Group, Producer, ProducerOptions, Topic};
 use delayq_service::Fault;
 use delayq_service::policy_text::policy_of;
 use delayq_service::put_line::parse_any;
@@ -145,20 +145,25 @@ impl Backup<'_> {
         }
     }
 
-    /// A paused topic is paused again, but no topic is resumed: somebody may have paused the topic here.
+    /// A paused topic or group is paused again, but none is resumed: somebody may have paused it here.
     async fn policy(
         &self,
-        TopicPolicy { topic, settings, paused, rate }: TopicPolicy,
+        TopicPolicy { topic, settings, paused, paused_groups, rate }: TopicPolicy,
     ) -> Result<InputLine, LineFault> {
         let topic: Topic = topic.parse().map_err(|error| LineFault::Refused(format!("{error}")))?;
         if !self.restore.wants(&topic) {
             return Ok(InputLine::LeftOut);
         }
         let policy = policy_of(&settings).map_err(LineFault::Refused)?;
+        let groups = paused_groups.into_iter().map(Group::new).collect::<Result<Vec<_>, _>>();
+        let groups = groups.map_err(|error| LineFault::Refused(format!("paused_groups: {error}")))?;
         let set = async {
             self.admin.topic(&topic).set_policy(&policy).await?;
             if paused {
                 self.admin.topic(&topic).pause().await?;
+            }
+            for group in &groups {
+                self.admin.topic(&topic).pause_group(group).await?;
             }
             if rate.is_some() {
                 self.admin.topic(&topic).set_rate(rate).await?;

@@ -10,10 +10,12 @@ use crate::deployment::Context;
 use crate::failure::{TOPIC_KEPT, of_core};
 use crate::look::look;
 use crate::output::time_from;
+use crate::printable::printable;
 use clap::{Args, Subcommand};
-use delayq::Topic as Name;
-use delayq::admin::{PolicySetting, TopicDeletion, Trained};
+use delayq::admin::{PausedGroup, PolicySetting, TopicDeletion, Trained};
+use delayq::{Group, Topic as Name};
 use delayq_service::Fault;
+use delayq_service::json::paused_group;
 use serde_json::json;
 
 /// Show or change a topic: policy, pause, rate, dictionary
@@ -32,15 +34,21 @@ enum Action {
     },
     /// Change a topic's policy; settings that are not given are kept
     Set(Box<Set>),
-    /// Stop delivering a topic: due messages wait in the ready queue
+    /// Stop delivering a topic, or one group of it: due messages wait
     Pause {
         /// The topic
         topic: Name,
+        /// Pause only the messages of this group; the others pass them
+        #[arg(long)]
+        group: Option<Group>,
     },
-    /// Resume delivering a topic
+    /// Resume delivering a topic, or one group of it
     Resume {
         /// The topic
         topic: Name,
+        /// Resume this group
+        #[arg(long)]
+        group: Option<Group>,
     },
     /// Delete a topic with its policy, if it holds no message. Its finished ids are no longer recognised: a put of one is a
     /// new message
@@ -84,15 +92,23 @@ impl Topic {
         let (topic, done) = match self.action {
             Action::Show { topic } => return look(context, async |part| show(part, &topic).await).await,
             Action::Set(set) => return set.run(context).await,
-            Action::Pause { topic } => {
+            Action::Pause { topic, group } => {
                 context.known_topic(&topic).await?;
-                admin.topic(&topic).pause().await.map_err(of_core)?;
-                (topic, "paused".to_owned())
+                match &group {
+                    None => admin.topic(&topic).pause().await,
+                    Some(group) => admin.topic(&topic).pause_group(group).await,
+                }
+                .map_err(of_core)?;
+                (topic, done("paused", group.as_ref()))
             }
-            Action::Resume { topic } => {
+            Action::Resume { topic, group } => {
                 context.known_topic(&topic).await?;
-                admin.topic(&topic).resume().await.map_err(of_core)?;
-                (topic, "resumed".to_owned())
+                match &group {
+                    None => admin.topic(&topic).resume().await,
+                    Some(group) => admin.topic(&topic).resume_group(group).await,
+                }
+                .map_err(of_core)?;
+                (topic, done("resumed", group.as_ref()))
             }
             Action::Delete { topic } => {
                 delete(context, &topic).await?;
@@ -111,6 +127,10 @@ impl Topic {
         };
         context.output.print(&json!({ "topic": topic, "done": done }), || format!("{topic}: {done}"))
     }
+}
+
+fn done(what: &str, group: Option<&Group>) -> String {
+    group.map_or_else(|| what.to_owned(), |group| format!("{what} its group {}", printable(group.as_str())))
 }
 
 fn trained_text(Trained { id, samples, plain_bytes, compressed_bytes, .. }: Trained) -> String {
@@ -145,9 +165,14 @@ async fn show(context: &Context, topic: &Name) -> Result<(), Fault> {
     let admin = context.admin();
     let numbers = admin.topic(topic).count().await.map_err(of_core)?;
     let policy = admin.topic(topic).policy().await.map_err(of_core)?;
+    let paused_groups = match numbers.paused_groups {
+        0 => Vec::new(),
+        _ => admin.topic(topic).paused_groups().await.map_err(of_core)?,
+    };
     let now = context.now().await?;
     let mut shown = topics::json_of(&numbers);
     shown["policy"] = policy::json_of(&policy);
+    shown["groups_paused"] = paused_groups.iter().map(paused_group).collect();
     context.output.print(&shown, || {
         let mut rows = context.output.rows(&["field", "value"]);
         for (name, number) in topics::columns(&numbers) {
@@ -161,6 +186,10 @@ async fn show(context: &Context, topic: &Name) -> Result<(), Fault> {
             rows.row([name.to_owned(), at.map_or("none".to_owned(), |at| time_from(at, now))]);
         }
         rows.row(["flow".to_owned(), topics::flow(&numbers)]);
+        for PausedGroup { group, since } in &paused_groups {
+            let group = printable(group.as_str());
+            rows.row(["paused group".to_owned(), format!("{group}, since {}", time_from(*since, now))]);
+        }
         for setting in PolicySetting::ALL {
             rows.row([setting.name().to_owned(), policy::in_force(&policy, setting)]);
         }

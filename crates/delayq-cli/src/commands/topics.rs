@@ -2,7 +2,7 @@
 
 use crate::deployment::Context;
 use crate::look::{finish, topics};
-use crate::output::{age, distance};
+use crate::output::{age, counted, distance};
 use clap::Args;
 use delayq::Topic;
 use delayq::admin::Numbers;
@@ -91,10 +91,14 @@ pub fn columns(numbers: &Numbers) -> [(&'static str, u64); 11] {
 
 /// Describes the flow of a topic's ready messages.
 pub fn flow(numbers: &Numbers) -> String {
-    match (numbers.unreadable, numbers.paused, numbers.rate) {
+    let flow = match (numbers.unreadable, numbers.paused, numbers.rate) {
         (0, 0, None) => "free".to_owned(),
         (0, 0, Some(rate)) => format!("at most {rate:.1}/s"),
-        (0, ..) => "paused".to_owned(),
-        _ => "unreadable keys: delayq audit".to_owned(),
+        (0, ..) => return "paused".to_owned(),
+        _ => return "unreadable keys: delayq audit".to_owned(),
+    };
+    match numbers.paused_groups {
+        0 => flow,
+        groups => format!("{flow}, {} paused", counted(groups, "group")),
     }
 }

@@ -74,6 +74,7 @@ async fn filled() -> SharedRedis {
         ][..],
         &["topic", "set", "made", "--create", "--backoff", "1s,5s"],
         &["topic", "pause", "made"],
+        &["topic", "pause", "made", "--group", "customer-7"],
         &["topic", "rate", "orders", "100"],
     ] {
         done(&redis, set).await;

@@ -84,6 +84,8 @@ async fn every_table_is_json_of_documented_keys_when_it_is_asked_for() {
         &["log", "t", "c"],
         &["topic", "show", "t"],
         &["topic", "pause", "t"],
+        &["topic", "pause", "t", "--group", "g"],
+        &["topic", "show", "t"],
         &["topic", "resume", "t"],
         &["topic", "rate", "t", "100"],
         &["topic", "set", "t", "--lease", "10s"],
@@ -129,8 +131,22 @@ async fn topics_are_counted_and_their_flow_is_told() {
             && lines[1].ends_with("paused"),
         "{table}"
     );
+    done(&redis, &["topic", "resume", "orders"]).await;
+    let paused = done(&redis, &["topic", "pause", "orders", "--group", "customer-7"]).await;
+    assert_eq!(paused, "orders: paused its group customer-7\n");
+    let lines = done(&redis, &["topics"]).await;
+    assert!(lines.lines().nth(1).unwrap().ends_with("free, 1 group paused"), "{lines}");
+    let shown = done(&redis, &["topic", "show", "orders"]).await;
+    assert!(shown.contains("paused group") && shown.contains("customer-7, since "), "{shown}");
+    done(&redis, &["put", "orders", "{}", "--id", "d", "--group", "customer-7"]).await;
+    let held = done(&redis, &["get", "orders", "d", "--group", "customer-7"]).await;
+    assert!(held.contains("ready, held: its group is paused"), "{held}");
+    done(&redis, &["topic", "resume", "orders", "--group", "customer-7"]).await;
+    let free = done(&redis, &["get", "orders", "d", "--group", "customer-7"]).await;
+    assert!(!free.contains("held"), "{free}");
+    done(&redis, &["cancel", "orders", "d", "--group", "customer-7"]).await;
     let audit = "TOPIC   ACCEPTED  DELIVERED  CANCELLED  EXPIRED  DEAD  PURGED  REPLACED  PENDING  BOOKS\n\
-                 orders         3          0          1        0     0       0         0        2  balance\n";
+                 orders         4          0          2        0     0       0         0        2  balance\n";
     assert_eq!(done(&redis, &["audit"]).await, audit);
 }
 

@@ -49,6 +49,8 @@ pub struct Numbers {
     pub rate: Option<f64>,
     /// Groups that are full, or were until now, and have further ready messages.
     pub full_groups: u64,
+    /// Paused groups.
+    pub paused_groups: u64,
     /// Keys of the wrong type, over all shards; their contents are not counted.
     pub unreadable: u64,
 }
@@ -92,6 +94,8 @@ impl Numbers {
         self.buried += other.buried;
         self.paused += other.paused;
         self.full_groups += other.full_groups;
+        // Each shard has every pause.
+        self.paused_groups = self.paused_groups.max(other.paused_groups);
         self.unreadable += other.unreadable;
         let earlier = |one: Option<UnixMillis>, two| [one, two].into_iter().flatten().min();
         self.next_due = earlier(self.next_due, other.next_due);
@@ -124,6 +128,7 @@ impl Numbers {
         self.oldest_ready = reply.maybe_number()?.map(UnixMillis::new);
         self.oldest_unhandled = reply.maybe_number()?.map(UnixMillis::new);
         self.full_groups = reply.number()?;
+        self.paused_groups = reply.number()?;
         Ok(())
     }
 }

@@ -13,6 +13,8 @@ pub struct Survey {
     pub next: u64,
     /// Ready messages of the topics of this page.
     pub ready: u64,
+    /// Ready messages that no reserve may take now, because their group is full or paused: at least so many.
+    pub held: u64,
     /// Leased messages of the shard.
     pub leased: u64,
     /// Age of the oldest head of the ready queues of this page's topics; `None`: no message is ready.
@@ -32,11 +34,12 @@ pub fn request(shard: ShardId, page: u64, spans: &[Duration]) -> Call {
 /// Reads the survey.
 pub fn read(reply: Value) -> Result<Survey, ReplyError> {
     let mut reply = Reply::new(Verb::Survey, reply)?;
-    let (next, ready, leased) = (reply.number()?, reply.counter()?, reply.number()?);
+    let (next, ready) = (reply.number()?, reply.counter()?);
+    let (held, leased) = (reply.counter()?, reply.number()?);
     let oldest_ready = reply.maybe_number()?.map(Duration::from_millis);
     let mut due = Vec::new();
     while !reply.is_empty() {
         due.push(reply.number()?);
     }
-    Ok(Survey { next, ready, leased, oldest_ready, due })
+    Ok(Survey { next, ready, held, leased, oldest_ready, due })
 }

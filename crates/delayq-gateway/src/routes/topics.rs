@@ -5,10 +5,10 @@ use super::listing::{limit, range};
 use crate::input::Ask;
 use crate::problem::{Kind, Problem};
 use axum::http::StatusCode;
-use delayq::Topic;
 use delayq::admin::{Slot, TopicDeletion};
+use delayq::{Group, Topic};
 use delayq_service::config::HumanDuration;
-use delayq_service::json::{add_time, numbers, policy};
+use delayq_service::json::{add_time, numbers, paused_group, policy};
 use serde::Deserialize;
 use serde_json::{Value, json as value};
 use std::time::Duration;
@@ -42,8 +42,11 @@ pub(super) async fn list(ask: Ask) -> Answer {
 
 pub(super) async fn get(ask: Ask) -> Answer {
     let topic = ask.topic()?;
-    let mut value = numbers(&ask.scope.count(&topic).await?);
+    let count = ask.scope.count(&topic).await?;
+    let mut value = numbers(&count);
     value["topic"] = value!(topic);
+    let paused = if count.paused_groups > 0 { ask.scope.paused_groups(&topic).await? } else { Vec::new() };
+    value["groups_paused"] = paused.iter().map(paused_group).collect();
     value["policy"] = policy(&ask.scope.policy(&topic).await?);
     Ok(json(StatusCode::OK, &value))
 }
@@ -77,13 +80,15 @@ pub(super) async fn histogram(ask: Ask) -> Answer {
 }
 
 pub(super) async fn pause(ask: Ask) -> Answer {
-    ask.scope.pause(&ask.topic()?).await?;
-    Ok(nothing())
+    let group = ask.query.get::<Group>("group")?;
+    ask.scope.pause(&ask.topic()?, group.as_ref()).await?;
+    Ok(counted((nothing(), 0), group.map(|group| value!({ "group": group }))))
 }
 
 pub(super) async fn resume(ask: Ask) -> Answer {
-    ask.scope.resume(&ask.topic()?).await?;
-    Ok(nothing())
+    let group = ask.query.get::<Group>("group")?;
+    ask.scope.resume(&ask.topic()?, group.as_ref()).await?;
+    Ok(counted((nothing(), 0), group.map(|group| value!({ "group": group }))))
 }
 
 pub(super) async fn set_rate(ask: Ask) -> Answer {

@@ -342,17 +342,24 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
+        query: &["group"],
         refuses: &[422],
         ..Route::new(
             Method::Post,
             "/v1/topics/{topic}/pause",
             "pauseTopic",
-            "Stops a topic from being reserved",
+            "Stops a topic, or one group of it, from being reserved",
         )
     },
     Route {
+        query: &["group"],
         refuses: &[422],
-        ..Route::new(Method::Post, "/v1/topics/{topic}/resume", "resumeTopic", "Resumes a paused topic")
+        ..Route::new(
+            Method::Post,
+            "/v1/topics/{topic}/resume",
+            "resumeTopic",
+            "Resumes a paused topic, or one paused group of it",
+        )
     },
     Route {
         takes: Takes::Json("Rate"),

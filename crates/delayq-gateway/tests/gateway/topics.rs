@@ -18,6 +18,12 @@ async fn topics_are_counted_paused_limited_and_deleted() {
         stage.gateway.post(&format!("/v1/topics/a/{action}"), &json!({})).await.with(204);
         assert_eq!(stage.gateway.get("/v1/topics/a").await.with(200)["paused"], paused, "in each shard");
     }
+    stage.gateway.post("/v1/topics/a/pause?group=g", &json!({})).await.with(204);
+    let paused = stage.gateway.get("/v1/topics/a").await.with(200);
+    let groups = (&paused["paused"], &paused["paused_groups"], &paused["groups_paused"][0]["group"]);
+    assert_eq!(groups, (&json!(0), &json!(1), &json!("g")));
+    stage.gateway.post("/v1/topics/a/resume?group=g", &json!({})).await.with(204);
+    assert_eq!(stage.gateway.get("/v1/topics/a").await.with(200)["groups_paused"], json!([]));
     stage.gateway.put("/v1/topics/a/rate", &json!({ "rate": 40 })).await.with(204);
     assert_eq!(stage.gateway.get("/v1/topics/a").await.with(200)["rate"], 40.0);
     stage.gateway.put("/v1/topics/a/rate", &json!({ "rate": null })).await.with(204);

@@ -31,9 +31,11 @@ fn ready_age(topics: &Topics, now: UnixMillis, limits: Pair) -> Check {
         return Check::good(READY_OLD.what, "no message waits for a consumer");
     };
     let paused = if topics.numbers[topic].paused > 0 { ", which is paused," } else { "" };
-    let held = match topics.numbers[topic].full_groups {
-        0 => String::new(),
-        full => format!("; {} of messages held by their group", counted(full, "group")),
+    let numbers = &topics.numbers[topic];
+    let held = match (numbers.full_groups, numbers.paused_groups) {
+        (0, 0) => String::new(),
+        (full, 0) => format!("; {} of messages held by their group", counted(full, "group")),
+        (_, paused) => format!("; {} paused", counted(paused, "group")),
     };
     let waits = format!("the oldest ready message of {topic}{paused} has waited for {}{held}", duration(age));
     let too_old = topics.ready_ages(now).filter(|(_, age)| judged(*age) != Judgement::Good).count();
@@ -125,6 +127,19 @@ mod tests {
         }
         let off = ready_age(&topics(&[90_000]), NOW, (None, None));
         assert_eq!(off.verdict, Judgement::Good, "switched off");
+    }
+
+    #[test]
+    fn groups_that_hold_old_messages_are_counted() {
+        for (full_groups, paused_groups, held) in
+            [(0, 0, ""), (2, 0, "; 2 groups of messages held by their group"), (2, 1, "; 1 group paused")]
+        {
+            let mut topics = topics(&[300]);
+            let numbers = topics.numbers.values_mut().next().unwrap();
+            (numbers.full_groups, numbers.paused_groups) = (full_groups, paused_groups);
+            let found = ready_age(&topics, NOW, LIMITS).found;
+            assert_eq!(found, format!("the oldest ready message of t0 has waited for 5m{held}"));
+        }
     }
 
     #[test]

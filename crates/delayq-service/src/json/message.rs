@@ -30,6 +30,7 @@ pub fn message(listed: &Listed, payload: bool) -> Value {
     add_time(&mut value, "expires", envelope.expires);
     value["cancelled_while_leased"] = envelope.doomed.into();
     value["held_by_group"] = envelope.held.into();
+    value["group_paused"] = envelope.paused.into();
     value["reason"] = envelope.reason.clone().into();
     value["headers"] = envelope.headers.iter().map(|(name, value)| json!([name, value])).collect();
     value["payload_bytes"] = envelope.payload.len().into();

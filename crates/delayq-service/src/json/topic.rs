@@ -2,7 +2,7 @@
 
 use super::add_time;
 use crate::policy_text::text;
-use delayq::admin::{Numbers, Policy, PolicySetting};
+use delayq::admin::{Numbers, PausedGroup, Policy, PolicySetting};
 use serde_json::{Value, json};
 
 /// The numbers of a topic as JSON.
@@ -12,6 +12,14 @@ pub fn numbers(numbers: &Numbers) -> Value {
     add_time(&mut value, "next_due", numbers.next_due);
     add_time(&mut value, "oldest_ready", numbers.oldest_ready);
     add_time(&mut value, "oldest_unhandled", numbers.oldest_unhandled);
+    value
+}
+
+/// A paused group.
+#[must_use]
+pub fn paused_group(paused: &PausedGroup) -> Value {
+    let mut value = json!({ "group": paused.group });
+    add_time(&mut value, "since", Some(paused.since));
     value
 }
 

@@ -20,7 +20,7 @@ async fn a_timer_tells_what_is_due_within_each_horizon_before_it_is_ready() {
     stand.put_into(FIRST, [now]).await;
     timer.reaches("delayq_timer_due_messages{within=\"5m\"}", 4.0).await;
     timer.reaches("delayq_timer_due_messages{within=\"1m\"}", 2.0).await;
-    timer.reaches("delayq_timer_ready_messages", 1.0).await;
+    timer.reaches("delayq_timer_ready_messages{state=\"free\"}", 1.0).await;
     timer.stop().await;
 }
 
@@ -29,7 +29,7 @@ async fn a_timer_tells_for_how_long_nobody_has_taken_what_is_ready() {
     let stand = Stand::new(SHARDS).await;
     stand.put_into(FIRST, [stand.now_ms().await]).await;
     let timer = stand.timer_with(TimerConfig { horizons: Vec::new(), ..TimerConfig::default() }, "one").await;
-    timer.reaches("delayq_timer_ready_messages", 1.0).await;
+    timer.reaches("delayq_timer_ready_messages{state=\"free\"}", 1.0).await;
     timer.exceeds("delayq_timer_oldest_ready_seconds", 1.0).await;
     assert!(!timer.metrics.encode().contains("delayq_timer_due_messages{"), "without horizons");
     timer.stop().await;

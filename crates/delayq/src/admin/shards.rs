@@ -3,6 +3,7 @@
 mod growing;
 mod listeners;
 mod moving;
+mod settling;
 
 pub use growing::{GrowthReport, GrowthStep};
 pub use moving::{MoveReport, MoveStep};

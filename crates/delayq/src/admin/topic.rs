@@ -4,6 +4,7 @@ mod deleting;
 mod histogram;
 mod history;
 mod horizon;
+mod pausing;
 mod policies;
 mod purging;
 mod replaying;

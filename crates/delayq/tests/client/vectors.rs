@@ -81,6 +81,7 @@ fn envelope(said: &Value) -> Envelope {
         payload: bytes(&said["payload"]),
         zstd: said["zstd"].as_bool().unwrap(),
         held: said["held"].as_bool().unwrap(),
+        paused: said["paused"].as_bool().unwrap(),
         reason: said["reason"].as_str().map(str::to_owned),
     }
 }

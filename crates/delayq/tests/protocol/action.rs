@@ -67,6 +67,12 @@ pub(crate) enum Action {
         topic: String,
         settings: Vec<(&'static str, Vec<u8>)>,
     },
+    /// Pauses the groups, or resumes them.
+    PauseGroup {
+        topic: String,
+        pauses: bool,
+        groups: Vec<String>,
+    },
     Claim {
         owner: String,
         lock: u64,
@@ -124,6 +130,12 @@ pub(crate) enum Action {
     },
     Describe {
         topic: String,
+    },
+    /// The paused groups after one of them, or all.
+    PausedGroups {
+        topic: String,
+        last: Option<Mark>,
+        limit: u64,
     },
     History {
         topic: String,
@@ -222,6 +234,7 @@ impl Action {
             Self::Promote(_) => Verb::Promote,
             Self::Purge(_) => Verb::Purge,
             Self::Configure { .. } => Verb::Configure,
+            Self::PauseGroup { .. } => Verb::PauseGroup,
             Self::Claim { .. } => Verb::Claim,
             Self::Hold { .. } => Verb::Hold,
             Self::Dictionary { .. } => Verb::Dictionary,
@@ -239,6 +252,7 @@ impl Action {
             Self::Forget { .. } => Verb::Forget,
             Self::ForgetQuiet { .. } => Verb::ForgetQuiet,
             Self::Describe { .. } => Verb::Describe,
+            Self::PausedGroups { .. } => Verb::PausedGroups,
             Self::History { .. } => Verb::History,
         }
     }
@@ -286,6 +300,10 @@ impl Action {
             Self::Configure { topic, settings } => {
                 with([text(topic)], settings.iter().flat_map(|(field, value)| [text(field), value.clone()]))
             }
+            Self::PauseGroup { topic, pauses, groups } => {
+                let word = if *pauses { "pause" } else { "resume" };
+                with([text(topic), text(word)], groups.iter().map(|group| text(group)))
+            }
             Self::Claim { owner, lock } => vec![text(owner), num(*lock), text("")],
             Self::Hold { epoch, on } => vec![num(*epoch), text(if *on { "on" } else { "off" })],
             Self::Dictionary { number, bytes } => vec![num(*number), bytes.clone()],
@@ -319,6 +337,11 @@ impl Action {
             Self::Forget { topic } => vec![text(topic), text("forget")],
             Self::ForgetQuiet { quiet } => vec![num(0), num(*quiet)],
             Self::Describe { topic } => vec![text(topic)],
+            Self::PausedGroups { topic, last, limit } => {
+                let last =
+                    last.as_ref().map_or([Vec::new(), Vec::new()], |(at, group)| [num(*at), group.clone()]);
+                with([text(topic)], last.into_iter().chain([num(*limit)]))
+            }
             Self::History { topic, id } => vec![text(topic), id.clone(), Vec::new()],
             other => unreachable!("{other:?} moves something"),
         }
@@ -340,6 +363,7 @@ impl Action {
                 | Self::Overview
                 | Self::Survey { .. }
                 | Self::Describe { .. }
+                | Self::PausedGroups { .. }
                 | Self::History { .. }
         )
     }

@@ -102,6 +102,10 @@ async fn everything(server: &SharedRedis) {
     Admin::new(client.clone()).topic(&topic).policy().await.unwrap();
     let empty = Topic::new("empty").unwrap();
     admin.topic(&empty).pause().await.unwrap();
+    let group = Group::new("user-5").unwrap();
+    admin.topic(&empty).pause_group(&group).await.unwrap();
+    assert_eq!(admin.topic(&empty).paused_groups().await.unwrap()[0].group, group);
+    admin.topic(&empty).resume_group(&group).await.unwrap();
     assert_eq!(admin.topic(&empty).delete().await.unwrap(), TopicDeletion::Deleted);
     Owner::new(client.clone()).survey(SHARD, 0, &[Duration::from_secs(60)]).await.unwrap();
     Owner::new(client.clone()).forget_quiet(SHARD, 0, Duration::from_secs(1)).await.unwrap();

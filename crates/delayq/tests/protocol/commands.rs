@@ -84,6 +84,7 @@ async fn no_script_runs_a_command_that_walks_the_queue_or_sets_a_time_to_live_or
     let scripts = scripts_with(&[]);
     let monitor = RedisMonitor::start(&server).await;
     run_seeds(&server, &scripts, SEEDS).await.unwrap();
+    run_seeds(&server, &scripts, Seeds { weather: Weather::Grouped, ..SEEDS }).await.unwrap();
     let ran = by_verb(monitor.seen(&server).await, &scripts);
     // Verbs that create or move a deployment are checked by name. A random run has no recorded writes and no gateway.
     let apart = [

@@ -219,7 +219,7 @@ fn groups(model: &Model, shard: &Snapshot) -> Outcome {
     Ok(())
 }
 
-/// Parked messages are in an index, and wait for a message of their group in flight, or have a turn.
+/// Parked messages are in an index, and wait for a message of their group in flight or for the end of a pause, or have a turn.
 fn limits(model: &Model, shard: &Snapshot) -> Outcome {
     let mut flights = 0;
     for (name, msg) in model.messages.iter().filter(|(_, msg)| is_among(&model.flights, msg)) {
@@ -239,9 +239,15 @@ fn limits(model: &Model, shard: &Snapshot) -> Outcome {
     ensure!(full == parked, "groups with parked messages {full:?}, not {parked:?}");
     for (no, group) in parked {
         let has_turn = shard.index(&format!("n:{no}")).contains_key(group.as_bytes());
-        let waits = model.in_flight(no.parse().unwrap(), group.as_bytes()) > 0;
+        let number = no.parse().unwrap();
+        let waits =
+            model.in_flight(number, group.as_bytes()) > 0 || model.is_paused_group(number, group.as_bytes());
         ensure!(has_turn || waits, "the parked messages of {group} wait for ever");
     }
+    let pauses = of("q:")
+        .flat_map(|(name, groups)| groups.iter().map(move |(group, at)| (&name[2..], lossy(group), *at)));
+    let pauses: BTreeMap<_, _> = pauses.map(|(no, group, at)| ((no.parse().unwrap(), group), at)).collect();
+    ensure!(pauses == model.paused_groups, "paused groups {pauses:?}, not {:?}", model.paused_groups);
     for (name, turns) in of("n:") {
         let is_full = |group: &Vec<u8>| full.contains(&(&name[2..], lossy(group)));
         ensure!(turns.keys().all(is_full), "a turn of nothing: {turns:?}");

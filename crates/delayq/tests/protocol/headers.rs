@@ -70,7 +70,7 @@ const WORDS: [(Verb, &[&str], &str); 24] = [
 ];
 
 /// Scripts that answer numbers, names and envelopes; no word tells their answers apart.
-const WORDLESS: [Verb; 21] = [
+const WORDLESS: [Verb; 23] = [
     Verb::Audit,
     Verb::AuditIndex,
     Verb::CancelGroup,
@@ -87,6 +87,8 @@ const WORDLESS: [Verb; 21] = [
     Verb::ListGroup,
     Verb::Meter,
     Verb::Overview,
+    Verb::PauseGroup,
+    Verb::PausedGroups,
     Verb::Peek,
     Verb::Probe,
     Verb::Reserve,

@@ -19,6 +19,7 @@ mod finish;
 mod forgetting;
 mod given_back;
 mod group_limits;
+mod group_pauses;
 mod headers;
 mod history;
 mod identity;

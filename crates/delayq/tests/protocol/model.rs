@@ -67,6 +67,8 @@ pub(crate) struct Model {
     pub(crate) rates: BTreeMap<u32, u64>,
     /// Topics that had a limit of their groups, and may have parked messages.
     pub(crate) grouped: BTreeSet<u32>,
+    /// Paused groups by topic, and since when.
+    pub(crate) paused_groups: BTreeMap<(u32, String), u64>,
     /// Receipts that count in the limit of a group, as long as they hold their message.
     pub(crate) flights: BTreeSet<Vec<u8>>,
     pub(crate) messages: BTreeMap<Name, Msg>,
@@ -247,6 +249,7 @@ impl Model {
             Action::Promote(promote) => self.promote(promote, call),
             Action::Purge(purge) => self.purge(purge, call),
             Action::Configure { topic, settings } => self.configure(topic, settings, call),
+            Action::PauseGroup { topic, pauses, groups } => self.pause_groups(topic, *pauses, groups, call),
             Action::Forget { topic } => self.forget(topic, call),
             Action::ForgetQuiet { quiet } => self.forget_quiet(*quiet, call),
             Action::Claim { owner, lock } => self.claim(owner, *lock, call),

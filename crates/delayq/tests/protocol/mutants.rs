@@ -459,7 +459,7 @@ const MUTANTS: [(&str, &str, &str, &str); 110] = [
     (
         "forget gives a number out again",
         "lib/empty",
-        "redis.call('UNLINK', base .. 't:' .. no, base .. 'w:' .. no, base .. 'n:' .. no)",
+        "redis.call('UNLINK', base .. 't:' .. no, base .. 'w:' .. no, base .. 'n:' .. no, base .. 'q:' .. no)",
         "redis.call('HINCRBY', KEYS[1], 'topics', -1)",
     ),
     (
@@ -499,7 +499,7 @@ const MUTANTS_OF_SWEEPS: [(&str, &str, &str, &str); 5] = [
     ),
 ];
 
-const MUTANTS_OF_GROUPS: [(&str, &str, &str, &str); 12] = [
+const MUTANTS_OF_GROUPS: [(&str, &str, &str, &str); 22] = [
     ("a full group has room", "lib/reserve/groups", "rooms[group] = limit - inside", "rooms[group] = limit"),
     (
         "a message overtakes the parked ones of its group",
@@ -541,6 +541,36 @@ const MUTANTS_OF_GROUPS: [(&str, &str, &str, &str); 12] = [
     ("the end of a lease gives no turn", "lib/pump/leases", "  turn_after(m)\n", ""),
     ("a release leaves its message in flight", "release", "  land(m, receipt)\n", ""),
     ("a burial gives no turn", "bury", "    turn_after(m)\n", ""),
+    ("a pause of a group is ignored", "lib/reserve/groups", "then rooms[group] = 0 end", "then end"),
+    ("the end of a pause gives no turn", "pause_group", "    give_turn(no, ARGV[i])\n", ""),
+    ("the end of a pause leaves the pause", "pause_group", "redis.call('ZREM', paused, ARGV[i])", "1"),
+    ("a pause is noted again by each repeat", "pause_group", "'NX', now, ARGV[i]", "now, ARGV[i]"),
+    (
+        "a topic looks for pauses for ever",
+        "pause_group",
+        "redis.call('HDEL', base .. 't:' .. no, 'paused_groups')",
+        "do end",
+    ),
+    (
+        "pauses are forgotten while nothing is parked",
+        "lib/reserve/topic",
+        "limit == math.huge and not any_paused and",
+        "limit == math.huge and",
+    ),
+    ("survey takes what its group holds for work", "survey", "return math.max(ready - free, 0)", "return 0"),
+    ("a message of a paused group looks free", "lib/shown", "return HELD + PAUSED end", "return 0 end"),
+    (
+        "a topic with a paused group is forgotten",
+        "forget_quiet",
+        "grouped = true }",
+        "grouped = true, paused_groups = true }",
+    ),
+    (
+        "a group whose parked messages are gone stays in the index",
+        "lib/stale",
+        "redis.pcall('ZREM', base .. 'k:' .. no, group)",
+        "do end",
+    ),
     ("a turn is told to nobody", "lib/turn", "now, group) == 1 then", "now, group) == 2 then"),
 ];
 

@@ -7,7 +7,7 @@ use delayq::protocol::Verb;
 use delayq_tests::redis_server::{RedisServer, SharedRedis};
 
 /// Calls of each script with arguments besides the layout, without scripts that create or move a shard.
-const CALLS: [(Verb, &[&str]); 43] = [
+const CALLS: [(Verb, &[&str]); 46] = [
     (Verb::Ack, &["1:a\0\0\0\x02"]),
     (Verb::Audit, &["m:1:a"]),
     (Verb::AuditIndex, &["10", "leases", "", "", "all"]),
@@ -31,6 +31,9 @@ const CALLS: [(Verb, &[&str]); 43] = [
     (Verb::ListGroup, &["g", "0", "", "10"]),
     (Verb::Meter, &["calls", "1", "1000"]),
     (Verb::Overview, &["first"]),
+    (Verb::PauseGroup, &["odd", "pause", "g"]),
+    (Verb::PauseGroup, &["odd", "resume", "g"]),
+    (Verb::PausedGroups, &["odd", "", "", "10"]),
     (Verb::Peek, &["odd", "a"]),
     (Verb::Pump, &["0", "10", "1", "1"]),
     (Verb::Pump, &["", "10"]),

@@ -214,7 +214,8 @@ fn indexes(shard: &Snapshot) -> BTreeSet<String> {
     let buckets = shard.buckets.iter().map(|(no, hour, ..)| format!("b:{no}:{hour}"));
     let dead = shard.dead.iter().map(|(no, ..)| format!("d:{no}"));
     let groups = shard.groups.iter().map(|(group, ..)| format!("g:{group}"));
-    shard.indexes.keys().cloned().chain(buckets).chain(dead).chain(groups).collect()
+    let parked = shard.parked.keys().map(|(no, group)| format!("p:{no}:{group}"));
+    shard.indexes.keys().cloned().chain(buckets).chain(dead).chain(groups).chain(parked).collect()
 }
 
 fn two(id: &str, due: u64) -> [Item; 2] {
@@ -231,11 +232,26 @@ fn ids(id: &str) -> Vec<Vec<u8>> {
 struct Case {
     name: &'static str,
     at: u64,
+    /// Calls before, which are not cut.
+    prior: Vec<Action>,
     action: Box<dyn Fn(&Lab) -> Action>,
 }
 
 fn case(name: &'static str, action: impl Fn(&Lab) -> Action + 'static) -> Case {
-    Case { name, at: 400, action: Box::new(action) }
+    Case { name, at: 400, prior: Vec::new(), action: Box::new(action) }
+}
+
+/// A case with messages of a paused group that a reserve has parked.
+fn paused(name: &'static str, action: impl Fn(&Lab) -> Action + 'static) -> Case {
+    Case { prior: vec![pause(true), reserve()], ..case(name, action) }
+}
+
+fn pause(pauses: bool) -> Action {
+    Action::PauseGroup { topic: "a".into(), pauses, groups: vec!["g".into()] }
+}
+
+fn reserve() -> Action {
+    Action::Reserve(Reserve::from("a", 100, Some(1000)))
 }
 
 fn changes(id: &str, due: u64) -> Action {
@@ -286,7 +302,7 @@ fn cases() -> Vec<Case> {
             items: vec![Item::new(b"b", NOW)],
         }),
         case("forget of what is empty", |_| Action::Forget { topic: "empty".into() }),
-        Case { name: "forget_quiet", at: 2 * FAR_MS, action: Box::new(|_| Action::ForgetQuiet { quiet: 1 }) },
+        Case { at: 2 * FAR_MS, ..case("forget_quiet", |_| Action::ForgetQuiet { quiet: 1 }) },
         case("forget_quiet of nothing yet", |_| Action::ForgetQuiet { quiet: 1 }),
         case("forget of what is not", |_| Action::Forget { topic: "a".into() }),
         case("cancel_group", |_| Action::CancelGroup {
@@ -297,12 +313,18 @@ fn cases() -> Vec<Case> {
         }),
         case("shift_group later", |_| shift(1000)),
         case("shift_group earlier", |_| shift(-1000)),
-        case("reserve", |_| Action::Reserve(Reserve::from("a", 100, Some(1000)))),
+        case("reserve", |_| reserve()),
+        Case { at: 300, ..case("reserve of many", |_| reserve()) },
+        case("pause of a group", |_| pause(true)),
+        Case { prior: vec![pause(true)], ..case("reserve of a paused group", |_| reserve()) },
+        paused("resume of a group", |_| pause(false)),
         Case {
-            name: "reserve of many",
-            at: 300,
-            action: Box::new(|_| Action::Reserve(Reserve::from("a", 100, Some(1000)))),
+            prior: vec![pause(true), reserve(), pause(false)],
+            ..case("reserve of a resumed group", |_| reserve())
         },
+        paused("cancel of what is parked", |_| Action::Cancel { topic: "a".into(), ids: ids("ready") }),
+        paused("reschedule of what is parked", |_| changes("ready", 900)),
+        paused("purge of what is parked", |_| purge("ready")),
         case("ack", move |lab| Action::Ack { receipts: receipts(lab, "leased") }),
         case("bury", move |lab| Action::Bury { receipts: receipts(lab, "leased") }),
         case("extend", move |lab| Action::Extend { receipts: receipts(lab, "leased"), lease: Some(9000) }),
@@ -340,9 +362,10 @@ fn cases() -> Vec<Case> {
             .map(|(id, name)| case(name, move |_| Action::Cancel { topic: "a".into(), ids: ids(id) })),
     );
     let pump = |_: &Lab| Action::Pump { epoch: Some(0), limit: 500 };
-    cases.push(Case { name: "pump what is due", at: 600, action: Box::new(pump) });
-    cases.push(Case { name: "pump what ran out", at: 6000, action: Box::new(pump) });
-    cases.push(Case { name: "pump what is forgotten", at: 2 * FAR_MS, action: Box::new(pump) });
+    cases.push(Case { at: 600, ..case("pump what is due", pump) });
+    cases.push(Case { at: 600, ..paused("pump what expires while it is parked", pump) });
+    cases.push(Case { at: 6000, ..case("pump what ran out", pump) });
+    cases.push(Case { at: 2 * FAR_MS, ..case("pump what is forgotten", pump) });
     cases
 }
 
@@ -375,6 +398,10 @@ async fn cut(lab: &mut Lab, case: &Case, k: usize, fault: Fault) -> (bool, Vec<S
     lab.seed().await;
     let before = lab.shard.snapshot().await;
     let plus = if fault == Fault::WithAllBehind { "+" } else { "" };
+    lab.at(300.min(case.at));
+    for action in &case.prior {
+        lab.run(action).await.unwrap();
+    }
     lab.at(case.at);
     lab.shard.command(&[b"SET", b"~cut", format!("{k}{plus}").as_bytes()]).await;
     let action = (case.action)(lab);
@@ -385,6 +412,7 @@ async fn cut(lab: &mut Lab, case: &Case, k: usize, fault: Fault) -> (bool, Vec<S
     for topic in ["b", "c", "empty", "quiet"] {
         lab.run(&Action::Forget { topic: topic.into() }).await.unwrap();
     }
+    lab.run(&pause(false)).await.unwrap();
     lab.drain().await;
     let after = lab.shard.snapshot().await;
     // A message that was forgotten on time, or with its topic, has also finished.

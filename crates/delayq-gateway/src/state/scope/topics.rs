@@ -2,9 +2,9 @@
 
 use super::Scope;
 use crate::problem::Problem;
-use delayq::admin::{Horizon, Numbers, Policy, PolicySetting, Slot, TimeRange, TopicDeletion};
+use delayq::admin::{Horizon, Numbers, PausedGroup, Policy, PolicySetting, Slot, TimeRange, TopicDeletion};
 use delayq::protocol::ShardId;
-use delayq::{Topic, UnixMillis};
+use delayq::{Group, Topic, UnixMillis};
 use std::time::Duration;
 
 // === impl Scope ===
@@ -41,14 +41,34 @@ impl Scope {
         self.answer(self.app.unscoped().admin.topic(&topic).horizon(edges).await)
     }
 
-    pub(crate) async fn pause(&self, topic: &Topic) -> Result<(), Problem> {
+    pub(crate) async fn pause(&self, topic: &Topic, group: Option<&Group>) -> Result<(), Problem> {
         let topic = self.names.stored_topic(topic)?;
-        self.answer(self.app.unscoped().admin.topic(&topic).pause().await)
+        let group = group.map(|group| self.names.stored_group(group)).transpose()?;
+        let admin = self.app.unscoped().admin.topic(&topic);
+        self.answer(match &group {
+            None => admin.pause().await,
+            Some(group) => admin.pause_group(group).await,
+        })
     }
 
-    pub(crate) async fn resume(&self, topic: &Topic) -> Result<(), Problem> {
+    pub(crate) async fn resume(&self, topic: &Topic, group: Option<&Group>) -> Result<(), Problem> {
         let topic = self.names.stored_topic(topic)?;
-        self.answer(self.app.unscoped().admin.topic(&topic).resume().await)
+        let group = group.map(|group| self.names.stored_group(group)).transpose()?;
+        let admin = self.app.unscoped().admin.topic(&topic);
+        self.answer(match &group {
+            None => admin.resume().await,
+            Some(group) => admin.resume_group(group).await,
+        })
+    }
+
+    /// The longest paused first.
+    pub(crate) async fn paused_groups(&self, topic: &Topic) -> Result<Vec<PausedGroup>, Problem> {
+        let topic = self.names.stored_topic(topic)?;
+        let paused = self.answer(self.app.unscoped().admin.topic(&topic).paused_groups().await)?;
+        let shown = paused.into_iter().filter_map(|PausedGroup { group, since }| {
+            Some(PausedGroup { group: self.names.shown_group(&group)?, since })
+        });
+        Ok(shown.collect())
     }
 
     pub(crate) async fn set_rate(&self, topic: &Topic, a_second: Option<f64>) -> Result<(), Problem> {

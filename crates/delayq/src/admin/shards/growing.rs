@@ -8,20 +8,13 @@
 //! finished by starting the growth again.
 
 use super::ShardsAdmin;
-use crate::admin::topics_in;
 use crate::error::Error;
-use delayq_core::call::Call;
-use delayq_core::id::Topic;
 use delayq_core::layout::Layout;
-use delayq_core::limits::MAX_IDS_A_CALL;
-use delayq_core::policy::{TopicSettings, full_settings};
 use delayq_core::shard::{ShardCount, ShardId};
 use delayq_core::verbs::deployment::{Grown, ShardLayout};
-use delayq_core::verbs::settings::{self, configure, describe};
-use std::collections::BTreeMap;
 
 /// Shards in one pipeline.
-const SHARDS_A_CALL: usize = 64;
+pub(super) const SHARDS_A_CALL: usize = 64;
 
 /// The progress of a growth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,55 +151,6 @@ impl ShardsAdmin<'_> {
             progress(done);
         }
         Ok(changed)
-    }
-
-    /// Copies the settings of every topic from the first shard to the new shards, and repeats the copy if settings
-    /// change meanwhile.
-    async fn settle_topics(self, target: &Layout, added: &[ShardId]) -> Result<(), Error> {
-        let mut given: BTreeMap<Topic, TopicSettings> = BTreeMap::new();
-        loop {
-            let mut changed = false;
-            for (topic, settings) in self.settings_for(target).await? {
-                if given.get(&topic) == Some(&settings) {
-                    continue;
-                }
-                for some in added.chunks(SHARDS_A_CALL) {
-                    let configure =
-                        |&shard: &ShardId| configure(shard, &topic, &settings).under(target.number());
-                    let calls: Vec<Call> = some.iter().map(configure).collect();
-                    let answers = self.admin.client.calls.send_plain(calls).await;
-                    answers.into_iter().try_for_each(|reply| reply.map(drop))?;
-                }
-                given.insert(topic, settings);
-                changed = true;
-            }
-            if !changed {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Returns the settings of each topic in the first shard, with the rate of a shard that has followed.
-    async fn settings_for(self, target: &Layout) -> Result<Vec<(Topic, TopicSettings)>, Error> {
-        let first = ShardId::new(0);
-        let layouts = self.admin.client.calls.shard_layouts(&[first]).await;
-        let layout = layouts.into_iter().next().expect("each shard has one answer")?;
-        let has = layout.ok_or(Error::Uninitialised(first))?.layout.shards();
-        let part = f64::from(has.get()) / f64::from(target.shards().get());
-        let mut all = Vec::new();
-        let topics: Vec<Topic> = topics_in(&self.admin.client.calls, first).await?.into_iter().collect();
-        for page in topics.chunks(MAX_IDS_A_CALL) {
-            let described = self.admin.client.calls.ask(describe(first, page), settings::read).await?;
-            for (topic, settings) in page.iter().zip(described) {
-                let mut settings = full_settings(settings);
-                for (_, rate) in settings.iter_mut().filter(|(field, _)| *field == "rate") {
-                    let a_second = std::str::from_utf8(rate).ok().and_then(|text| text.parse::<f64>().ok());
-                    *rate = a_second.map_or_else(Vec::new, |rate| format!("{:.9}", rate * part).into_bytes());
-                }
-                all.push((topic.clone(), settings));
-            }
-        }
-        Ok(all)
     }
 }
 

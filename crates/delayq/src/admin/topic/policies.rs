@@ -1,8 +1,9 @@
-//! The policy of a topic, its rate, and whether it is paused.
+//! The policy of a topic, and its rate.
 
 use super::TopicAdmin;
 use crate::error::Error;
 use crate::payloads;
+use delayq_core::call::Call;
 use delayq_core::policy::{Policy, PolicySetting, TopicSettings};
 use delayq_core::shard::{ShardCount, ShardId};
 use delayq_core::verbs::settings;
@@ -40,22 +41,6 @@ impl TopicAdmin<'_> {
         }
     }
 
-    /// Stops a topic from being reserved: due messages become ready, and stay ready.
-    ///
-    /// # Errors
-    /// Redis cannot be used; some shards may be paused then. Safe to repeat.
-    pub async fn pause(self) -> Result<(), Error> {
-        self.configure(|_| vec![("paused", b"1".to_vec())]).await
-    }
-
-    /// Lets a paused topic continue.
-    ///
-    /// # Errors
-    /// Redis cannot be used; some shards may continue then. Safe to repeat.
-    pub async fn resume(self) -> Result<(), Error> {
-        self.configure(|_| vec![("paused", Vec::new())]).await
-    }
-
     /// Limits the reserved messages of a topic per second, over all shards: each shard gets a part. `None`: no limit.
     ///
     /// # Errors
@@ -66,22 +51,21 @@ impl TopicAdmin<'_> {
             .await
     }
 
-    /// Sets settings of a topic in every shard. Starts over if shards are added meanwhile.
-    async fn configure(self, settings: impl Fn(ShardCount) -> TopicSettings) -> Result<(), Error> {
+    pub(super) async fn configure(self, settings: impl Fn(ShardCount) -> TopicSettings) -> Result<(), Error> {
+        self.to_every_shard(|count, shard| settings::configure(shard, self.topic, &settings(count))).await
+    }
+
+    /// Makes a call to every shard. Starts over if shards are added meanwhile.
+    pub(super) async fn to_every_shard(
+        self,
+        call: impl Fn(ShardCount, ShardId) -> Call,
+    ) -> Result<(), Error> {
         self.admin.client.calls.layout().await?;
         loop {
             let count = self.admin.client.calls.shards();
-            let shards: Vec<ShardId> = count.shards().collect();
-            let settings = settings(count);
-            let calls =
-                shards.iter().map(|&shard| settings::configure(shard, self.topic, &settings)).collect();
-            self.admin
-                .client
-                .calls
-                .send_all(calls)
-                .await
-                .into_iter()
-                .try_for_each(|reply| reply.map(drop))?;
+            let calls = count.shards().map(|shard| call(count, shard)).collect();
+            let replies = self.admin.client.calls.send_all(calls).await;
+            replies.into_iter().try_for_each(|reply| reply.map(drop))?;
             if self.admin.client.calls.shards() == count {
                 return Ok(());
             }

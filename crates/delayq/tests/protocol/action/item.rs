@@ -75,6 +75,7 @@ impl Item {
             payload: vec![b'x'; usize::from(self.content)],
             zstd: false,
             held: false,
+            paused: false,
             reason: None,
         }
     }

@@ -44,17 +44,22 @@ impl Model {
         let quiet = self.quiet.get(&no).map(|(accepted, since)| ("quiet", format!("{accepted} {since}")));
         let remembered = self.remembered.get(&no).map(|ms| ("remembered_ms", ms.to_string()));
         let grouped = self.grouped.contains(&no).then(|| ("grouped", "1".to_owned()));
+        let paused = self.any_paused_group(no).then(|| ("paused_groups", "1".to_owned()));
         quiet
             .into_iter()
             .chain(remembered)
             .chain(grouped)
+            .chain(paused)
             .map(|(note, value)| (note.to_owned(), value.into_bytes()))
             .collect()
     }
 
     /// Notes that an empty topic was seen empty; true once the topic has been empty for long enough.
     fn is_quiet(&mut self, no: u32, quiet: u64) -> bool {
-        if self.settings.keys().any(|(own, _)| *own == no) || !self.is_drained(no) {
+        if self.settings.keys().any(|(own, _)| *own == no)
+            || self.any_paused_group(no)
+            || !self.is_drained(no)
+        {
             return false;
         }
         let (now, accepted) = (self.now(), self.books.get(&("accepted", no)).copied().unwrap_or(0));
@@ -79,6 +84,7 @@ impl Model {
         self.books.retain(|(_, own), _| *own != no);
         self.rates.remove(&no);
         self.grouped.remove(&no);
+        self.paused_groups.retain(|(own, _), _| *own != no);
         self.quiet.remove(&no);
         self.remembered.remove(&no);
     }

@@ -1,4 +1,4 @@
-//! Limits of groups: the messages that a reserve parks, and those that it takes once their group has room.
+//! Limits and pauses of groups: the messages that a reserve parks, and those that it takes once their group has room.
 
 use super::reserving::{Tally, Terms, Verdict};
 use super::{Call, Model, Msg, Outcome, Place, same};
@@ -62,10 +62,54 @@ impl Model {
         let limit = self.setting(no, "group_in_flight").map_or(0, |most| lossy(most).parse().unwrap());
         let is_limited = self.grouped.contains(&no);
         let any_leased = self.messages.iter().any(|(name, msg)| name.0 == no && msg.is_leased());
-        if limit == 0 && !any_leased && call.before.index(&format!("k:{no}")).is_empty() {
+        let any_paused = self.any_paused_group(no);
+        if limit == 0 && !any_leased && !any_paused && call.before.index(&format!("k:{no}")).is_empty() {
             self.grouped.remove(&no);
         }
         is_limited.then_some(if limit == 0 { u64::MAX } else { limit })
+    }
+
+    pub(crate) fn any_paused_group(&self, no: u32) -> bool {
+        self.paused_groups.keys().any(|(own, _)| *own == no)
+    }
+
+    pub(crate) fn is_paused_group(&self, no: u32, group: &[u8]) -> bool {
+        self.paused_groups.contains_key(&(no, lossy(group)))
+    }
+
+    pub(super) fn pause_groups(
+        &mut self,
+        topic: &str,
+        pauses: bool,
+        groups: &[String],
+        call: &Call<'_>,
+    ) -> Outcome {
+        let Some(no) = self.no(topic).or_else(|| pauses.then(|| self.open(topic))) else {
+            return same("resume", call.number(0)?, 0);
+        };
+        let (had, now) = (self.paused_groups.len(), self.now());
+        for group in groups {
+            let name = (no, group.clone());
+            if pauses {
+                self.paused_groups.entry(name).or_insert(now);
+                self.grouped.insert(no);
+            } else {
+                self.paused_groups.remove(&name);
+            }
+        }
+        same("changed pauses", call.number(0)?, had.abs_diff(self.paused_groups.len()) as u64)
+    }
+
+    /// Paused groups in the order of their pauses.
+    pub(super) fn pauses_of(&self, no: u32) -> Vec<(u64, Vec<u8>)> {
+        let own = self.paused_groups.iter().filter(|((own, _), _)| *own == no);
+        let mut pauses: Vec<_> = own.map(|((_, group), at)| (*at, group.clone().into_bytes())).collect();
+        pauses.sort();
+        pauses
+    }
+
+    fn is_full(&self, no: u32, group: &[u8], limit: u64) -> bool {
+        self.is_paused_group(no, group) || self.in_flight(no, group) >= limit
     }
 
     pub(crate) fn in_flight(&self, no: u32, group: &[u8]) -> u64 {
@@ -95,7 +139,7 @@ impl Model {
             let group = self.messages[&name].stored.group.clone();
             let group = group.map(|group| group.as_str().as_bytes().to_vec());
             if let Some(group) = group
-                && (parking.queued.contains(&group) || self.in_flight(no, &group) >= limit)
+                && (parking.queued.contains(&group) || self.is_full(no, &group, limit))
             {
                 parking.lists.entry(group.clone()).or_default().push(entry.clone());
                 parking.queued.insert(group.clone());
@@ -105,7 +149,7 @@ impl Model {
             self.take_one(&name, entry, (limit, terms), (tally, call))?;
             taken += 1;
         }
-        if parked.iter().any(|group| self.in_flight(no, group) < limit) {
+        if parked.iter().any(|group| !self.is_full(no, group, limit)) {
             tally.come_back(0.0);
         }
         parking.compare(no, call.after)?;
@@ -136,7 +180,7 @@ impl Model {
             let list = parking.lists.get(group).cloned().unwrap_or_default();
             let mut visited = 0;
             for entry in &list {
-                let is_full = self.in_flight(terms.no, group) >= limit;
+                let is_full = self.is_full(terms.no, group, limit);
                 if taken == terms.most || tally.is_spent(terms) || is_full {
                     break;
                 }

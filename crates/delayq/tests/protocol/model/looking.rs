@@ -11,6 +11,7 @@ const HOUR_MS: u64 = 3_600_000;
 const HAS_REASON: u8 = 128;
 /// In the flags' first byte.
 const IS_HELD: u8 = 4;
+const IS_PAUSED: u8 = 8;
 
 const BOOKS: [&str; 7] = ["accepted", "delivered", "cancelled", "expired", "purged", "replaced", "buried"];
 
@@ -48,6 +49,13 @@ impl Model {
             Action::Overview => self.overview(call),
             Action::Survey { spans } => self.survey(spans, call),
             Action::Describe { topic } => self.describe(topic, call),
+            Action::PausedGroups { topic, last, limit } => {
+                let pauses = self.no(topic).map_or(Vec::new(), |no| self.pauses_of(no));
+                let pauses = pauses.into_iter().filter(|pause| last.as_ref().is_none_or(|last| pause > last));
+                let pauses = pauses.take(*limit as usize);
+                let wanted = pauses.flat_map(|(at, group)| [group, at.to_string().into_bytes()]);
+                same_bytes("paused groups", call.answer, &wanted.collect::<Vec<_>>())
+            }
             Action::History { topic, id } => self.history(topic, id, call),
             moving => unreachable!("{moving:?} has a rule of its own"),
         }
@@ -60,7 +68,10 @@ impl Model {
         if msg.place == Place::Ready {
             bytes[1] = delayq::State::Ready as u8;
             let full = call.before.index(&format!("k:{}", name.0));
-            if msg.stored.group.as_ref().is_some_and(|group| full.contains_key(group.as_str().as_bytes())) {
+            let group = msg.stored.group.as_ref().map(|group| group.as_str().as_bytes());
+            if group.is_some_and(|group| self.is_paused_group(name.0, group)) {
+                bytes[2] |= IS_HELD | IS_PAUSED;
+            } else if group.is_some_and(|group| full.contains_key(group)) {
                 bytes[2] |= IS_HELD;
             }
         }
@@ -92,7 +103,8 @@ impl Model {
         let since = self.waiting_since(no, call).map(|ms| ms.map_or(String::new(), |ms| ms.to_string()));
         same("oldest ready, oldest unhandled", &call.words[16..18], &since)?;
         let full = call.before.index(&format!("k:{no}")).len().to_string();
-        same("groups with parked messages", &call.words[18..], &[full])?;
+        let paused = self.pauses_of(no).len().to_string();
+        same("groups with parked messages, paused groups", &call.words[18..], &[full, paused])?;
         let due =
             |(name, msg): (&Name, &Msg)| (name.0 == no && msg.place == Place::Delayed).then(|| msg.due());
         let first = self.messages.iter().filter_map(due).min();
@@ -291,18 +303,33 @@ impl Model {
 
     fn survey(&self, spans: &[u64], call: &Call<'_>) -> Outcome {
         let count = |is: &dyn Fn(&Msg) -> bool| self.messages.values().filter(|msg| is(msg)).count() as u64;
-        let mut wanted = vec![0, count(&|msg| msg.place == Place::Ready), count(&Msg::is_leased)];
+        let held = (1..=self.topics.len() as u32).map(|no| self.held(no, call)).sum();
+        let mut wanted = vec![0, count(&|msg| msg.place == Place::Ready), held, count(&Msg::is_leased)];
         let now = self.now_us / 1000;
         let topics = (1..).zip(&self.topics).filter(|(_, name)| !name.is_empty());
         let heads = topics.filter(|&(no, _)| self.waiting_since(no, call)[0].is_some());
         let oldest = heads.map(|(no, _)| ready_us(&call.before.ready[&no][0])).min();
         let age = oldest.map_or(String::new(), |us| (self.now_us.saturating_sub(us) / 1000).to_string());
-        same("age of the oldest", &call.words[3], &age)?;
+        same("age of the oldest", &call.words[4], &age)?;
         wanted.extend(
             spans.iter().map(|span| count(&|msg| msg.place == Place::Delayed && msg.due() <= now + span)),
         );
-        let told = (0..=wanted.len()).filter(|at| *at != 3).map(|at| call.number(at));
+        let told = (0..=wanted.len()).filter(|at| *at != 4).map(|at| call.number(at));
         same("survey", told.collect::<Result<Vec<_>, _>>()?, wanted)
+    }
+
+    /// Ready messages that are neither in the ready queue nor in reach of a turn, if messages are parked.
+    fn held(&self, no: u32, call: &Call<'_>) -> u64 {
+        if call.before.index(&format!("k:{no}")).is_empty() {
+            return 0;
+        }
+        let most = self.setting(no, "group_in_flight").map_or(0, |most| lossy(most).parse().unwrap());
+        let most = if most == 0 { usize::MAX } else { most };
+        let parked = |group: &Vec<u8>| call.before.parked.get(&(no, lossy(group))).map_or(0, Vec::len);
+        let turns = call.before.index(&format!("n:{no}")).keys().map(|group| parked(group).min(most));
+        let free = call.before.ready.get(&no).map_or(0, Vec::len) + turns.sum::<usize>();
+        let ready = self.messages.iter().filter(|(name, msg)| name.0 == no && msg.place == Place::Ready);
+        ready.count().saturating_sub(free) as u64
     }
 
     fn describe(&self, topic: &str, call: &Call<'_>) -> Outcome {

@@ -9,7 +9,7 @@ use fastrand::Rng;
 use std::time::Duration;
 
 const TOPICS: [&str; 3] = ["a", "tenant/b", "1-2"];
-const GROUPS: [&str; 2] = ["user-1", "2:{}"];
+pub(super) const GROUPS: [&str; 2] = ["user-1", "2:{}"];
 pub(super) const LAST_MS: u64 = (1 << 53) - 1;
 
 // === impl Run ===
@@ -97,6 +97,9 @@ impl Run {
     }
 
     fn act(&mut self) -> Action {
+        if self.weather == Weather::Grouped && self.rng.u8(..16) == 0 {
+            return self.pause_group();
+        }
         let which = match (self.weather, self.model.grouped.is_empty()) {
             (Weather::Grouped, true) if self.rng.bool() => 94,
             _ => self.rng.u8(..100),
@@ -141,6 +144,18 @@ impl Run {
                 let bytes = [&b""[..], b"one", b"two"][self.rng.usize(..3)].to_vec();
                 Action::Dictionary { number: self.rng.u64(1..3), bytes }
             }
+        }
+    }
+
+    /// Pauses groups, resumes them, or asks for the paused ones.
+    fn pause_group(&mut self) -> Action {
+        let (topic, group) = (self.topic(), self.group());
+        let any = self.model.paused_groups.iter().next();
+        let last = any.map(|((_, group), at)| (*at, group.clone().into_bytes())).filter(|_| self.rng.bool());
+        match self.rng.u8(..5) {
+            0 => Action::PausedGroups { topic, last, limit: self.rng.u64(1..3) },
+            1 => Action::PauseGroup { topic, pauses: true, groups: GROUPS.map(str::to_owned).to_vec() },
+            n => Action::PauseGroup { topic, pauses: n == 2, groups: vec![group] },
         }
     }
 

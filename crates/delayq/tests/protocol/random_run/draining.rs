@@ -1,5 +1,6 @@
 //! The end of a run.
 
+use super::choice::GROUPS;
 use super::{HOUR_MS, Run, receipt_of};
 use crate::action::{Action, Purge, Reserve};
 use crate::model::{Msg, Place};
@@ -16,6 +17,10 @@ impl Run {
                 .map(|field| (field, Vec::new()))
                 .to_vec();
             self.step(&Action::Configure { topic: topic.clone(), settings }).await?;
+            if self.model.no(&topic).is_some_and(|no| self.model.any_paused_group(no)) {
+                let groups = GROUPS.map(str::to_owned).to_vec();
+                self.step(&Action::PauseGroup { topic: topic.clone(), pauses: false, groups }).await?;
+            }
             let (from, to) = (self.model.now() + 100 * HOUR_MS, (1 << 53) - 1);
             let is_far = |msg: &Msg| msg.place == Place::Delayed && msg.due() >= from;
             while self.model.messages.values().any(is_far) && self.purge(&topic, "delayed", from, to).await? {
