@@ -7,7 +7,7 @@ use crate::rights::Right;
 use crate::sessions::Caller;
 use crate::state::{App, Scope};
 use crate::table::{DEADLINE, Route, Takes};
-use crate::tenant::Tenant;
+use crate::turns::TenantTurn;
 use crate::{origin, page};
 use axum::RequestExt as _;
 use axum::body::{Body, HttpBody as _};
@@ -86,13 +86,39 @@ async fn guarded(
         let operation = (route.name, route.acts());
         *acting = Some(Acting::new(&caller, operation, names.unwrap_or_default(), query.as_deref()));
     }
-    let tenant = caller.tenant.clone();
+    let Some(tenant) = caller.tenant.clone() else {
+        request.extensions_mut().insert(caller);
+        return answered(app, route, request, next, None).await;
+    };
     request.extensions_mut().insert(caller);
+    let turn = TenantTurn::of_request(app.quotas(), &tenant).await?;
+    let response = answered(app, route, request, next, Some(&turn)).await;
+    let is_refused = match &response {
+        Ok(response) => response.status().is_client_error(),
+        Err(_) => true,
+    };
+    if is_refused {
+        turn.refused();
+    }
+    response
+}
+
+/// The caller is known.
+async fn answered(
+    app: &App,
+    route: &Route,
+    mut request: Request,
+    next: Next,
+    turn: Option<&TenantTurn>,
+) -> Result<Response, Problem> {
     known(route, request.headers())?;
     let query = Query::of(request.uri().query(), route.query)?;
     request.extensions_mut().insert(query);
+    if let Some(turn) = turn {
+        request.extensions_mut().insert(turn.clone());
+    }
     if route.takes == Takes::Nothing {
-        request = without_body(app, tenant.as_ref(), request).await?;
+        request = without_body(app, request).await?;
     }
     let Some(deadline) = deadline(route, request.headers())? else { return Ok(next.run(request).await) };
     let fate = if *request.method() == Method::GET { Fate::NotApplied } else { Fate::Unknown };
@@ -176,12 +202,12 @@ fn known(route: &Route, headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 /// Refuses a body that the route does not read: the sender expects an effect of the body. An empty object says nothing.
-async fn without_body(app: &App, tenant: Option<&Tenant>, request: Request) -> Result<Request, Problem> {
+async fn without_body(app: &App, request: Request) -> Result<Request, Problem> {
     if request.body().is_end_stream() {
         return Ok(request);
     }
-    let scope = Scope::new(app, tenant.cloned());
     let (parts, body) = request.into_parts();
+    let scope = Scope::of(app, &parts.extensions);
     let whole = Whole::read(body, &parts.headers, &scope, MAX_UNREAD).await?;
     if !matches!(whole.bytes.trim_ascii(), b"" | b"{}") {
         let why = "this route accepts no body; its parameters belong in the path and the query";

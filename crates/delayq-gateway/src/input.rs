@@ -53,8 +53,8 @@ impl FromRequest<App> for Ask {
         let names = parts.extract::<RawPathParams>().await.map_err(|error| malformed(&error))?;
         let names = names.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let query = parts.extensions.remove::<Query>().unwrap_or_default();
+        let scope = Scope::of(app, &parts.extensions);
         let caller = parts.extensions.remove::<Caller>().unwrap_or(Caller::NOBODY);
-        let scope = Scope::new(app, caller.tenant.clone());
         let connection = parts.extensions.remove::<Outgoing>().zip(parts.extensions.remove::<Peer>());
         Ok(Self { names, query, headers: parts.headers, caller, scope, body, connection })
     }

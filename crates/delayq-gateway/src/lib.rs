@@ -50,6 +50,7 @@ mod tenants;
 mod tls;
 mod token;
 mod tokens;
+mod turns;
 
 pub use config::GatewayConfig;
 pub use gateway::{Deps, Gateway, build};

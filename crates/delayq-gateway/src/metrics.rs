@@ -50,7 +50,7 @@ impl GatewayMetrics {
         let handshakes = "Connections closed because their TLS handshake failed or took too long";
         let polls = "Reserves that wait for a message";
         let given_back = "Messages given back: their client was gone, or the answer had no room for them";
-        let over = "Refusals by a quota of a tenant: puts, pending, bytes or polls";
+        let over = "Refusals by a quota of a tenant: puts, pending, bytes, polls or turns";
         let lost = "Actions that are missing in the log of actions: Redis was away, or too many came at once";
         let operated = "Messages that operations acted on, by outcome";
         let operations = "Operations that this gateway advances";

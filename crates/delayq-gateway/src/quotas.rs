@@ -1,5 +1,5 @@
-//! The quotas of tenants: puts a second, messages that wait, and as bulkheads in each gateway, bytes of bodies and waiting
-//! reserves.
+//! The quotas of tenants: puts a second, messages that wait, and as bulkheads in each gateway, bytes of bodies, waiting
+//! reserves, and turns: how much is done for a tenant at a time.
 //!
 //! ```text
 //!  put ─► bucket, filled by this gateway's share ─► pending: as counted, and put since ─► Redis
@@ -33,6 +33,10 @@ const COUNT_EVERY: Duration = Duration::from_secs(2);
 const COUNT_REST: u32 = 10;
 /// A tenant takes at most this part of a gateway's bytes of bodies and of its waiting reserves.
 const PART: usize = 4;
+/// Messages under way for a tenant: Redis takes less than a millisecond for so many.
+pub(crate) const UNDER_WAY: u32 = 64;
+/// Longest wait for a turn.
+const TURN_WAIT: Duration = Duration::from_secs(1);
 /// The room that a request with lines takes.
 const MIN_BYTES: usize = 4 * 1024 * 1024;
 
@@ -78,6 +82,19 @@ impl TenantQuotas {
         let places: Arc<Semaphore> = self.usage(tenant, |usage| usage.places(self.0.max_polls));
         let over = Over::new(Quota::Polls, self.0.max_polls as u64);
         places.try_acquire_owned().map_err(|_| self.refusal(tenant, over))
+    }
+
+    /// Waits for a turn of this cost, in messages.
+    pub(crate) async fn turn(&self, tenant: &Tenant, cost: u32) -> Result<OwnedSemaphorePermit, Problem> {
+        let over = Over::new(Quota::Turns, UNDER_WAY.into());
+        let turn = tokio::time::timeout(TURN_WAIT, self.long_turn(tenant, cost)).await;
+        turn.map_err(|_| self.refusal(tenant, over))
+    }
+
+    /// Waits as long as it takes.
+    pub(crate) async fn long_turn(&self, tenant: &Tenant, cost: u32) -> OwnedSemaphorePermit {
+        let turns = self.usage(tenant, |usage| usage.turns(UNDER_WAY as usize));
+        turns.acquire_many_owned(cost).await.expect("the semaphore is never closed")
     }
 
     /// Deals the shares until shutdown.

@@ -9,6 +9,7 @@ use crate::problem::Problem;
 use delayq::admin::Listed;
 use delayq::protocol::Reservation;
 use delayq::{Group, Members, Message, Target, Topic};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -16,7 +17,8 @@ use std::sync::Arc;
 const MAX_BYTES: usize = 32;
 
 /// Kept with the slash: `acme/`. Clones share the text.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub(crate) struct Tenant(Arc<str>);
 
 /// The names as a caller sees them, and as Redis has them; the same for a caller who is limited to no tenant.
@@ -46,6 +48,20 @@ impl FromStr for Tenant {
             true => Ok(Self(format!("{text}/").into())),
             false => Err(format!("a tenant's name has 1 to {MAX_BYTES} ASCII letters, digits, _ and -")),
         }
+    }
+}
+
+impl TryFrom<String> for Tenant {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Tenant> for String {
+    fn from(tenant: Tenant) -> Self {
+        tenant.name().to_owned()
     }
 }
 

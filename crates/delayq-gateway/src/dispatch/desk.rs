@@ -4,6 +4,7 @@
 use super::giving_back::Lost;
 use super::handed::Handed;
 use crate::server::Peer;
+use crate::tenant::Tenant;
 use delayq::protocol::{Reservation, ReserveRequest, ShardId};
 use delayq::{Error, Topic};
 use std::collections::{BTreeSet, HashSet, VecDeque};
@@ -11,6 +12,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 const MAX_MESSAGES: usize = 500;
+/// Of one call for a tenant: Redis copies so much in less than a millisecond.
+const MAX_TENANT_BYTES: u32 = 1024 * 1024;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
@@ -29,6 +32,8 @@ pub(crate) struct WantedKind {
     pub(crate) lease: Duration,
     /// Maximum stored bytes for each request, which the last message may exceed.
     pub(crate) max_bytes: u32,
+    /// Which limits what is under way; `None`: no tenant.
+    pub(crate) tenant: Option<Tenant>,
 }
 
 #[derive(Debug)]
@@ -165,19 +170,23 @@ impl Desk {
         ReserveRequest {
             topics: self.kind.topics.clone(),
             most: u16::try_from(most).unwrap_or(u16::MAX),
-            max_bytes: self.kind.max_bytes,
+            max_bytes: if self.kind.tenant.is_some() {
+                self.kind.max_bytes.min(MAX_TENANT_BYTES)
+            } else {
+                self.kind.max_bytes
+            },
             lease: Some(self.kind.lease),
         }
     }
 
     /// The shards to ask now, and for how many messages: in all the wanted number without the messages in flight, in equal shares
-    /// unless they are homes.
-    pub(super) fn take(&mut self) -> Vec<(ShardId, usize)> {
+    /// unless they are homes; and at most `most`.
+    pub(super) fn take(&mut self, most: usize) -> Vec<(ShardId, usize)> {
         let mut taken = Vec::new();
         if self.turn.is_empty() {
             return taken;
         }
-        let mut left = self.wanted().saturating_sub(self.out);
+        let mut left = self.wanted().saturating_sub(self.out).min(most);
         while left > 0
             && let Some((shard, is_home)) = self.next_shard()
         {

@@ -2,7 +2,9 @@
 
 use super::desk::{Desk, Waiter, WantedKind};
 use super::giving_back::Lost;
+use crate::quotas::UNDER_WAY;
 use crate::receipts::Receipts;
+use crate::tenant::Tenant;
 use delayq::Error;
 use delayq::protocol::{Growth, Holder, Listener, Notification, Places, ReserveReport, ShardId};
 use delayq_service::Shutdown;
@@ -35,7 +37,14 @@ struct Dispatching {
     rounds: FuturesUnordered<Pin<Box<dyn Future<Output = ReserveRound> + Send>>>,
     shards: Vec<ShardId>,
     later: Vec<(Instant, WantedKind, ShardId)>,
+    under_way: UnderWay,
+    /// The desk that takes first: each in turn, so that no desk of a tenant has all that may be under way.
+    first: usize,
 }
+
+/// Messages that the reserves of a tenant may bring.
+#[derive(Default)]
+struct UnderWay(HashMap<Tenant, usize>);
 
 struct ReserveRound {
     kind: WantedKind,
@@ -74,6 +83,20 @@ impl ReserveTask {
     }
 }
 
+/// Asks shards of one node.
+fn round(
+    holder: Holder,
+    kind: WantedKind,
+    desk: &Desk,
+    asked: Vec<(ShardId, usize)>,
+) -> impl Future<Output = ReserveRound> + Send + use<> {
+    let requests: Vec<_> = asked.iter().map(|&(shard, most)| (shard, desk.request(most))).collect();
+    async move {
+        let reports = holder.reserve(&requests).await;
+        ReserveRound { kind, asked, reports }
+    }
+}
+
 async fn until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
@@ -89,7 +112,8 @@ impl Dispatching {
         let shards: Vec<ShardId> = growth.shards().shards().collect();
         let listener = holder.listen(shards.clone());
         let (desks, rounds, places) = (HashMap::new(), FuturesUnordered::new(), holder.places());
-        Self { growth, listener, places, desks, rounds, shards, later: Vec::new() }
+        let (later, under_way) = (Vec::new(), UnderWay::default());
+        Self { growth, listener, places, desks, rounds, shards, later, under_way, first: 0 }
     }
 
     fn join(&mut self, waiter: Waiter) {
@@ -141,23 +165,23 @@ impl Dispatching {
 
     /// From each node that has shards to ask.
     fn reserve(&mut self, holder: &Holder, back: &mpsc::UnboundedSender<Lost>) {
-        for (kind, desk) in &mut self.desks {
-            for asked in self.places.by_node(desk.take(), |&(shard, _)| shard) {
-                let requests: Vec<_> =
-                    asked.iter().map(|&(shard, most)| (shard, desk.request(most))).collect();
-                let (holder, kind) = (holder.clone(), kind.clone());
-                self.rounds.push(Box::pin(async move {
-                    let reports = holder.reserve(&requests).await;
-                    ReserveRound { kind, asked, reports }
-                }));
+        self.first = (self.first + 1) % self.desks.len().max(1);
+        for (skipped, most) in [(self.first, usize::MAX), (0, self.first)] {
+            for (kind, desk) in self.desks.iter_mut().skip(skipped).take(most) {
+                let taken = desk.take(self.under_way.left(kind));
+                self.under_way.add(kind, &taken);
+                for asked in self.places.by_node(taken, |&(shard, _)| shard) {
+                    self.rounds.push(Box::pin(round(holder.clone(), kind.clone(), desk, asked)));
+                }
+                desk.settle(back);
             }
-            desk.settle(back);
         }
     }
 
     fn end(&mut self, round: ReserveRound, back: &mpsc::UnboundedSender<Lost>) {
         let ReserveRound { kind, asked, reports } = round;
         let shards = self.shards.len();
+        self.under_way.end(&kind, &asked);
         let desk = self.desks.get_mut(&kind).expect("a desk with a reserve in flight is kept");
         let (now, mut messages) = (Instant::now(), Vec::new());
         for ((shard, most), report) in asked.into_iter().zip(reports) {
@@ -181,5 +205,59 @@ impl Dispatching {
         // Together: a request gets the messages of all shards that were asked at once.
         desk.hand_out(messages, back);
         desk.dismiss();
+    }
+}
+
+// === impl UnderWay ===
+
+impl UnderWay {
+    /// Returns the number of further messages that may be under way.
+    fn left(&self, kind: &WantedKind) -> usize {
+        let Some(tenant) = &kind.tenant else { return usize::MAX };
+        (UNDER_WAY as usize).saturating_sub(self.0.get(tenant).copied().unwrap_or(0))
+    }
+
+    fn add(&mut self, kind: &WantedKind, asked: &[(ShardId, usize)]) {
+        if let (Some(tenant), false) = (&kind.tenant, asked.is_empty()) {
+            *self.0.entry(tenant.clone()).or_default() += messages(asked);
+        }
+    }
+
+    fn end(&mut self, kind: &WantedKind, asked: &[(ShardId, usize)]) {
+        let Some(tenant) = &kind.tenant else { return };
+        let left = self.0.get(tenant).map_or(0, |under_way| under_way - messages(asked));
+        match left {
+            0 => self.0.remove(tenant),
+            left => self.0.insert(tenant.clone(), left),
+        };
+    }
+}
+
+fn messages(asked: &[(ShardId, usize)]) -> usize {
+    asked.iter().map(|&(_, most)| most).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(tenant: Option<&str>, lease: u64) -> WantedKind {
+        let tenant = tenant.map(|tenant| tenant.parse().unwrap());
+        let (topics, homes, lease) = (Vec::new(), Vec::new(), Duration::from_secs(lease));
+        WantedKind { topics, homes, lease, max_bytes: 1, tenant }
+    }
+
+    #[test]
+    fn the_desks_of_a_tenant_share_what_may_be_under_way_and_others_have_their_own() {
+        let (mut under_way, shard) = (UnderWay::default(), ShardId::new(0));
+        let (acme, again) = (kind(Some("acme"), 1), kind(Some("acme"), 2));
+        under_way.add(&acme, &[(shard, 40), (shard, 4)]);
+        assert_eq!((under_way.left(&again), under_way.left(&kind(Some("globex"), 1))), (20, 64));
+        assert_eq!(under_way.left(&kind(None, 1)), usize::MAX);
+        under_way.add(&again, &[(shard, 20)]);
+        assert_eq!(under_way.left(&acme), 0);
+        under_way.end(&acme, &[(shard, 40), (shard, 4)]);
+        under_way.end(&again, &[(shard, 20)]);
+        assert_eq!((under_way.left(&acme), under_way.0.len()), (64, 0));
     }
 }

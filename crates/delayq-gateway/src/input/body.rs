@@ -7,6 +7,8 @@ use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
 use delayq::Fate;
 use futures_util::StreamExt as _;
+use futures_util::future::poll_immediate;
+use std::pin::pin;
 use std::time::Duration;
 
 /// Maximum bytes of a body, and of a line: twice the largest payload in base64, with room for the rest.
@@ -41,8 +43,7 @@ impl Whole {
             return Err(too_large(most));
         }
         let room = scope.room(length)?;
-        let reading = tokio::time::timeout(scope.body_timeout(), all(&mut data, most)).await;
-        match reading.unwrap_or_else(|_| Err(too_slow("the body", scope.body_timeout()))) {
+        match at_its_pace(&mut data, scope, most).await {
             Ok(bytes) => Ok(Self { bytes, _room: room }),
             Err(problem) => {
                 discard(data, scope.body_timeout());
@@ -94,6 +95,21 @@ pub(super) fn discard(mut data: BodyDataStream, limit: Duration) {
         }
     };
     tokio::spawn(tokio::time::timeout(limit, all));
+}
+
+/// A slow client takes no turn from other clients of the tenant.
+async fn at_its_pace(data: &mut BodyDataStream, scope: &Scope, most: usize) -> Result<Bytes, Problem> {
+    let mut reading = pin!(tokio::time::timeout(scope.body_timeout(), all(data, most)));
+    let read = match poll_immediate(reading.as_mut()).await {
+        Some(read) => read,
+        None => {
+            scope.yield_turn();
+            reading.await
+        }
+    };
+    let bytes = read.unwrap_or_else(|_| Err(too_slow("the body", scope.body_timeout())))?;
+    scope.take_turn(bytes.len()).await?;
+    Ok(bytes)
 }
 
 async fn all(data: &mut BodyDataStream, most: usize) -> Result<Bytes, Problem> {

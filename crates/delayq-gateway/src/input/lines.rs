@@ -22,7 +22,9 @@ pub(crate) struct Lines {
 // === impl Lines ===
 
 impl Lines {
+    /// The client sets the pace, so only what was sent has turns.
     pub(super) fn of(body: Body, scope: &Scope) -> Result<Self, Problem> {
+        scope.yield_turn();
         Ok(Self {
             data: body.into_data_stream(),
             buffered: BytesMut::new(),

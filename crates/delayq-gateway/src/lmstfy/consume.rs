@@ -39,6 +39,7 @@ pub(super) async fn consume(mut ask: CheckedCall) -> JobReply {
     let signer = ask.app.unscoped().receipts.signer().await.map_err(internal)?;
     let lease = Duration::from_secs(ttr.into()).clamp(Duration::from_millis(1), MAX_LEASE);
     let kind = WantedKind {
+        tenant: None,
         homes: homes(&ask.app.unscoped().admin.client().layout(), &ask.topics),
         topics: ask.topics.clone(),
         lease,

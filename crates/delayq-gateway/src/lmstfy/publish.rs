@@ -79,7 +79,7 @@ pub(super) async fn one(ask: &CheckedCall, body: Body) -> JobReply {
         Ok(terms) => terms,
         Err(refusal) => return Err(refused(body, refusal)),
     };
-    let whole = Whole::read(body, &ask.headers, &Scope::new(&ask.app, None), MAX_JOB)
+    let whole = Whole::read(body, &ask.headers, &Scope::whole(&ask.app), MAX_JOB)
         .await
         .map_err(|problem| refusal(&problem))?;
     let attributes = attributes(&ask.headers)?;
@@ -106,7 +106,7 @@ pub(super) async fn many(ask: &CheckedCall, body: Body) -> JobReply {
         Ok(terms) => terms,
         Err(refusal) => return Err(refused(body, refusal)),
     };
-    let whole = Whole::read(body, &ask.headers, &Scope::new(&ask.app, None), MAX_BULK)
+    let whole = Whole::read(body, &ask.headers, &Scope::whole(&ask.app), MAX_BULK)
         .await
         .map_err(|problem| refusal(&problem))?;
     let jobs = jobs(&whole.bytes)?;

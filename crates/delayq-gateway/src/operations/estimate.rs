@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 /// Of a walk. Redis lists 50,000 messages in about half a second.
 const MAX_LOOKED_AT: u64 = 50_000;
 const MAX_TIME: Duration = Duration::from_secs(2);
-const PAGE: usize = 100;
 const SAMPLE: usize = 10;
 
 pub(crate) struct Estimate {
@@ -22,7 +21,8 @@ pub(crate) struct Estimate {
     pub(crate) cut: Cut,
 }
 
-pub(crate) async fn estimate(admin: &Admin, order: &Order) -> Result<Estimate, Error> {
+/// By calls of `page` messages.
+pub(crate) async fn estimate(admin: &Admin, order: &Order, page: usize) -> Result<Estimate, Error> {
     let selection = order.selection();
     let cut = admin.operations().cut(&selection).await?;
     let counted = if order.reads() { None } else { admin.operations().count(&selection).await? };
@@ -30,7 +30,7 @@ pub(crate) async fn estimate(admin: &Admin, order: &Order) -> Result<Estimate, E
     let (began, mut next) = (Instant::now(), Some(SelectCursor::default()));
     while let Some(cursor) = next.as_ref().filter(|_| looked_at < MAX_LOOKED_AT && began.elapsed() < MAX_TIME)
     {
-        let page = admin.operations().select(&selection, &cut, cursor, PAGE).await?;
+        let page = admin.operations().select(&selection, &cut, cursor, page).await?;
         looked_at += page.messages.len() as u64;
         for listed in page.messages.into_iter().filter(|listed| order.fits(listed)) {
             found += 1;

@@ -1,5 +1,6 @@
 //! The action and the filter of an operation.
 
+use crate::tenant::{Names, Tenant};
 use delayq::admin::{Action, Listed, SelectState, Selection, TimeRange};
 use delayq::{Due, Group, Shift, State, Topic, UnixMillis};
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,9 @@ pub(crate) struct Order {
     pub(crate) dead_reason: Option<String>,
     /// The reason that the caller gave.
     pub(crate) reason: String,
+    /// The tenant whose messages alone are acted on; `None`: all.
+    #[serde(default)]
+    pub(crate) tenant: Option<Tenant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,13 +80,17 @@ impl Order {
         }
     }
 
-    /// True if the filter reads messages.
+    /// True if the filter reads messages. A program with a login to Redis may have put messages of others into a group of a tenant.
     pub(crate) fn reads(&self) -> bool {
-        !self.headers.is_empty() || self.dead_reason.is_some()
+        let may_have_others = self.tenant.is_some() && self.topics.is_empty();
+        may_have_others || !self.headers.is_empty() || self.dead_reason.is_some()
     }
 
     pub(crate) fn fits(&self, listed: &Listed) -> bool {
         let Ok(envelope) = &listed.envelope else { return false };
+        if Names::of(self.tenant.clone()).shown_topic(&listed.topic).is_none() {
+            return false;
+        }
         let has = |(name, value): (&String, &String)| {
             envelope.headers.iter().any(|(known, has)| known.eq_ignore_ascii_case(name) && has == value)
         };

@@ -1,11 +1,12 @@
 //! Advancing operations: a task for each slot.
 
 use super::state::{Operation, Phase};
-use super::store::{Begun, SLOTS, Saved, Store};
+use super::store::{Begun, Saved, Store, all_slots};
 use crate::metrics::{GatewayMetrics, GaugeGuard};
 use delayq::admin::{Selected, Step, Tag};
 use delayq::{Admin, Advice, Error, Target, Topic, UnixMillis};
 use delayq_service::Shutdown;
+use futures_util::future::join_all;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,7 +80,7 @@ impl Running {
     }
 
     pub(crate) async fn run(self, shutdown: Shutdown) {
-        tokio::join!(self.follow(SLOTS[0], &shutdown), self.follow(SLOTS[1], &shutdown));
+        join_all(all_slots().map(|slot| self.follow(slot, &shutdown))).await;
     }
 
     async fn follow(&self, slot: &'static str, shutdown: &Shutdown) {

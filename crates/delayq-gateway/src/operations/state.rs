@@ -2,9 +2,10 @@
 
 use super::estimate::Estimate;
 use super::order::{Deed, Order};
+use crate::tenant::{Names, Tenant};
 use delayq::admin::{Acted, Cut, SelectCursor, Selected};
 use delayq::protocol::RecordId;
-use delayq::{Target, Topic, UnixMillis};
+use delayq::{Group, Target, Topic, UnixMillis};
 use delayq_service::json::add_time;
 use delayq_service::when::time;
 use serde::{Deserialize, Serialize};
@@ -173,6 +174,19 @@ impl Operation {
         self.why.clone()
     }
 
+    /// With the names that the caller knows; the caller may see the operation. A tenant sees no error of Redis, which may have an address.
+    pub(crate) fn seen_by(self, names: &Names) -> Self {
+        if names.tenant().is_none() {
+            return self;
+        }
+        let topics = self.order.topics.iter().filter_map(|topic| names.shown_topic(topic)).collect();
+        let group = self.order.group.as_ref().and_then(|group| names.shown_group(group));
+        let order = Order { topics, group, ..self.order };
+        let unchanged = self.unchanged.into_iter().filter_map(|one| one.seen_by(names)).collect();
+        let why = self.why.map(|_| "the deployment did not carry out the call".to_owned());
+        Self { order, unchanged, why, ..self }
+    }
+
     pub(crate) const fn ended_ms(&self) -> Option<u64> {
         self.ended_ms
     }
@@ -183,7 +197,7 @@ impl Operation {
         let mut value = json!({
             "id": self.id, "action": self.order.shown_action(), "filter": self.order.shown_filter(),
             "state": self.phase.word(), "by": self.by, "reason": self.order.reason,
-            "total": self.total, "exact": self.is_exact, "looked_at": self.looked_at, "done": self.done(),
+            "tenant": self.order.tenant.as_ref().map(Tenant::name), "total": self.total, "exact": self.is_exact, "looked_at": self.looked_at, "done": self.done(),
             "outcomes": self.outcomes, "unchanged": unchanged, "takeovers": self.takeovers,
         });
         if let Deed::Reschedule(at) = self.order.action {
@@ -226,6 +240,21 @@ impl Operation {
             outcome: acted.word().to_owned(),
             reason,
         });
+    }
+}
+
+// === impl Unchanged ===
+
+impl Unchanged {
+    /// `None`: the message is not the tenant's.
+    fn seen_by(self, names: &Names) -> Option<Self> {
+        let group = self.group.and_then(|group| names.shown_group(&Group::new(group).ok()?));
+        Some(Self {
+            topic: names.shown_topic(&self.topic)?,
+            group: group.map(|group| group.to_string()),
+            reason: self.reason.map(|reason| names.shown_text(&reason)),
+            ..self
+        })
     }
 }
 

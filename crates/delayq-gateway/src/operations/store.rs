@@ -1,12 +1,16 @@
 //! The notes of operations: two slots for running operations, and a note for each ended operation.
 
 use super::state::{Operation, Phase};
+use crate::tenant::Tenant;
 use delayq::admin::NoteVersion;
 use delayq::{Admin, Error, UnixMillis};
+use std::collections::HashMap;
 use std::time::Duration;
 
-/// Operations at a time.
+/// Operations at a time, without a tenant.
 pub(crate) const SLOTS: [&str; 2] = ["slot/0", "slot/1"];
+/// Operations of tenants at a time: one of each tenant.
+pub(crate) const TENANT_SLOTS: [&str; 4] = ["slot/2", "slot/3", "slot/4", "slot/5"];
 /// Retention of ended operations.
 const KEPT_FOR: Duration = Duration::from_hours(7 * 24);
 const MAX_KEPT: usize = 100;
@@ -16,7 +20,7 @@ pub(crate) struct Store(Admin);
 
 pub(crate) enum Begun {
     InSlot,
-    /// As many operations as there are slots are under way.
+    /// As many operations as may run are under way.
     Full,
 }
 
@@ -36,12 +40,27 @@ impl Store {
 
     pub(crate) async fn begin(&self, operation: &Operation) -> Result<Begun, Error> {
         let text = text_of(operation);
-        for slot in SLOTS {
+        let slots = match &operation.order.tenant {
+            None => &SLOTS[..],
+            Some(tenant) if self.is_under_way(tenant).await? => &[],
+            Some(_) => &TENANT_SLOTS,
+        };
+        for slot in slots {
             if self.0.operations().swap_note(slot, 0, &text).await?.swapped {
                 return Ok(Begun::InSlot);
             }
         }
         Ok(Begun::Full)
+    }
+
+    async fn is_under_way(&self, tenant: &Tenant) -> Result<bool, Error> {
+        for slot in TENANT_SLOTS {
+            let found = self.in_slot(slot).await?;
+            if found.is_some_and(|(_, operation)| operation.order.tenant.as_ref() == Some(tenant)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The operation in a slot, with the version of the note.
@@ -82,7 +101,7 @@ impl Store {
     }
 
     pub(crate) async fn get(&self, id: &str) -> Result<Option<Operation>, Error> {
-        for slot in SLOTS {
+        for slot in all_slots() {
             if let Some((_, operation)) =
                 self.in_slot(slot).await?.filter(|(_, operation)| operation.id == id)
             {
@@ -95,7 +114,7 @@ impl Store {
 
     /// Asks the holder to end an operation. Returns the operation; `None`: there is none.
     pub(crate) async fn abort(&self, id: &str, by: Option<&str>) -> Result<Option<Operation>, Error> {
-        for slot in SLOTS {
+        for slot in all_slots() {
             while let Some((version, mut operation)) =
                 self.in_slot(slot).await?.filter(|(_, one)| one.id == id)
             {
@@ -111,15 +130,23 @@ impl Store {
         self.get(id).await
     }
 
+    /// No tenant displaces the operations of another.
     async fn prune(&self, now_ms: u64) -> Result<(), Error> {
-        let ended = self.all().await?.into_iter().filter_map(|one| Some((one.ended_ms()?, one.id)));
-        for (_, (_, id)) in ended.enumerate().filter(|(place, (at, _))| {
-            *place >= MAX_KEPT || at.saturating_add(KEPT_FOR.as_millis() as u64) <= now_ms
-        }) {
-            self.0.operations().swap_note(&id, 1, "").await?;
+        let mut kept = HashMap::<Option<Tenant>, usize>::new();
+        for operation in self.all().await? {
+            let Some(at) = operation.ended_ms() else { continue };
+            let kept = kept.entry(operation.order.tenant).or_default();
+            *kept += 1;
+            if *kept > MAX_KEPT || at.saturating_add(KEPT_FOR.as_millis() as u64) <= now_ms {
+                self.0.operations().swap_note(&operation.id, 1, "").await?;
+            }
         }
         Ok(())
     }
+}
+
+pub(super) fn all_slots() -> impl Iterator<Item = &'static str> {
+    SLOTS.into_iter().chain(TENANT_SLOTS)
 }
 
 fn text_of(operation: &Operation) -> String {

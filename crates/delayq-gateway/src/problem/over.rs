@@ -9,6 +9,7 @@ pub(crate) enum Quota {
     Pending,
     Bytes,
     Polls,
+    Turns,
 }
 
 /// A quota that is used up.
@@ -28,6 +29,7 @@ impl Quota {
             Self::Pending => "pending",
             Self::Bytes => "bytes",
             Self::Polls => "polls",
+            Self::Turns => "turns",
         }
     }
 }
@@ -66,6 +68,12 @@ impl fmt::Display for Over {
             Quota::Pending => write!(f, "the tenant may have {most} pending messages"),
             Quota::Bytes => write!(f, "the tenant's requests may take {most} bytes of memory in a gateway"),
             Quota::Polls => write!(f, "{most} reserves of the tenant may wait at a gateway"),
+            Quota::Turns => {
+                write!(
+                    f,
+                    "a gateway works on {most} messages of the tenant at a time, and others waited too long"
+                )
+            }
         }
     }
 }

@@ -27,6 +27,7 @@ pub(super) struct Usage {
     counted: Option<(u64, u64)>,
     room: Limited,
     places: Limited,
+    turns: Limited,
 }
 
 /// A semaphore of a size that may change.
@@ -49,6 +50,7 @@ impl Usage {
             counted: None,
             room: Limited::of(0),
             places: Limited::of(0),
+            turns: Limited::of(0),
         }
     }
 
@@ -104,6 +106,10 @@ impl Usage {
 
     pub(super) fn places(&mut self, most: usize) -> Arc<Semaphore> {
         self.places.of_size(most)
+    }
+
+    pub(super) fn turns(&mut self, most: usize) -> Arc<Semaphore> {
+        self.turns.of_size(most)
     }
 
     /// At most: messages that left since the count are counted still.

@@ -66,7 +66,7 @@ pub(super) async fn cancel(ask: Ask) -> Answer {
         |item: ToCancel| -> Result<_, Problem> { Ok((item.topic, target(&item.id, item.group.as_deref())?)) };
     let (topics, mut answers) = by_topic(&items, named);
     let names = json!({ "topics": topics.keys().collect::<Vec<_>>() });
-    for (topic, targets) in topics {
+    for (topic, targets) in in_steps(&scope, topics) {
         let (places, targets): (Vec<usize>, Vec<Target>) = targets.into_iter().unzip();
         let outcomes = scope.cancel_many(&topic, &targets).await;
         for ((place, target), outcome) in places.into_iter().zip(&targets).zip(outcomes) {
@@ -85,7 +85,7 @@ pub(super) async fn reschedule(ask: Ask) -> Answer {
     };
     let (topics, mut answers) = by_topic(&items, named);
     let names = json!({ "topics": topics.keys().collect::<Vec<_>>() });
-    for (topic, changes) in topics {
+    for (topic, changes) in in_steps(&scope, topics) {
         let (places, changes): (Vec<usize>, Vec<(Target, Reschedule)>) = changes.into_iter().unzip();
         let outcomes = scope.reschedule_many(&topic, &changes).await;
         for ((place, (target, _)), outcome) in places.into_iter().zip(&changes).zip(outcomes) {
@@ -98,8 +98,17 @@ pub(super) async fn reschedule(ask: Ask) -> Answer {
 pub(super) async fn replay(ask: Ask) -> Answer {
     let scope = ask.scope.clone();
     let items = ask.items().await?;
-    let calls = items.parse().into_iter().map(|item| replay_one(&scope, item));
-    let answers: Vec<ItemAnswer> = stream::iter(calls).buffered(AT_ONCE).collect().await;
+    let mut answers = Vec::new();
+    for step in scope.steps(items.parse()) {
+        let turn = scope.step(step.len()).await;
+        let step = step.into_iter().map(|item| turn.clone().and(item));
+        answers.extend(
+            stream::iter(step.map(|item| replay_one(&scope, item)))
+                .buffered(AT_ONCE)
+                .collect::<Vec<_>>()
+                .await,
+        );
+    }
     Ok(counted(items.answer(answers.into_iter()), None))
 }
 
@@ -112,8 +121,17 @@ async fn replay_one(scope: &Scope, item: Result<ToReplay, Problem>) -> ItemAnswe
 pub(super) async fn get(ask: Ask) -> Answer {
     let (scope, caller) = (ask.scope.clone(), ask.caller.clone());
     let items = ask.items().await?;
-    let calls = items.parse().into_iter().map(|item| get_one(&scope, &caller, item));
-    let answers: Vec<ItemAnswer> = stream::iter(calls).buffered(AT_ONCE).collect().await;
+    let mut answers = Vec::new();
+    for step in scope.steps(items.parse()) {
+        let turn = scope.step(step.len()).await;
+        let step = step.into_iter().map(|item| turn.clone().and(item));
+        answers.extend(
+            stream::iter(step.map(|item| get_one(&scope, &caller, item)))
+                .buffered(AT_ONCE)
+                .collect::<Vec<_>>()
+                .await,
+        );
+    }
     Ok(items.answer(answers.into_iter()).0)
 }
 
@@ -148,6 +166,14 @@ fn by_topic<I: serde::de::DeserializeOwned, T>(
         });
     }
     (topics, answers)
+}
+
+/// The items of a topic in calls of a step each.
+fn in_steps<T>(scope: &Scope, topics: ByTopic<T>) -> Vec<(Topic, Vec<(usize, T)>)> {
+    let steps = |(topic, items): (Topic, Vec<(usize, T)>)| {
+        scope.steps(items).into_iter().map(move |step| (topic.clone(), step)).collect::<Vec<_>>()
+    };
+    topics.into_iter().flat_map(steps).collect()
 }
 
 fn changed<S>(outcome: Result<Result<(S, Value), Problem>, Problem>) -> ItemAnswer {

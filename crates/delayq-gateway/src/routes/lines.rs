@@ -40,13 +40,16 @@ struct Coming {
     lines: Lines,
     number: u64,
     past_ok: bool,
+    /// Maximum lines of a batch.
+    most: usize,
     /// `Some`: no further line comes; why, unless the body has ended.
     end: Option<Option<Problem>>,
 }
 
 pub(super) async fn put_many(ask: Ask) -> Answer {
     let (past_ok, scope) = (ask.past_ok()?, ask.scope.clone());
-    let coming = Coming { lines: ask.lines()?, number: 0, past_ok, end: None };
+    let most = scope.most_of(MAX_BATCH);
+    let coming = Coming { lines: ask.lines()?, number: 0, past_ok, most, end: None };
     let (sender, receiver) = mpsc::unbounded_channel::<Bytes>();
     let unread = Arc::new(AtomicUsize::new(0));
     let answers = LineAnswers { sender, unread: Arc::clone(&unread), outcomes: BTreeMap::new() };
@@ -113,7 +116,7 @@ impl Coming {
                 Ok(None) => self.end = Some(None),
                 Err(problem) => self.end = Some(Some(problem)),
             }
-            if self.end.is_some() || batch.len() >= MAX_BATCH {
+            if self.end.is_some() || batch.len() >= self.most {
                 return batch;
             }
             match self.lines.ready() {

@@ -5,35 +5,27 @@ mod new;
 use super::answer::{Answer, counted, json};
 use super::message::Payload;
 use crate::input::Ask;
-use crate::operations::{Begun, Estimate, Operation, Order, estimate};
+use crate::operations::{Estimate, Operation, Order};
 use crate::problem::{Kind, Problem};
-use crate::receipts::random;
-use crate::state::App;
-use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use new::NewOperation;
 use serde_json::{Value, json as value};
 
-const ID_LENGTH: usize = 16;
-
-pub(super) async fn begin(State(app): State<App>, ask: Ask) -> Answer {
-    let by = ask.caller.name.clone();
+pub(super) async fn begin(ask: Ask) -> Answer {
+    let (by, scope) = (ask.caller.name.clone(), ask.scope.clone());
     let asked = ask.json::<NewOperation>().await?;
     let is_dry = asked.dry_run;
     let order = asked.order()?;
-    let estimate = estimate(&app.unscoped().admin, &order).await?;
+    let stored = scope.stored_order(order.clone())?;
+    let estimate = scope.estimate(&stored).await?;
     if is_dry {
         let response = json(StatusCode::OK, &matching(&order, &estimate));
         return Ok(counted((response, 0), Some(value!({ "dry_run": true }))));
     }
-    let id = random()?[..ID_LENGTH].to_owned();
-    let operation = Operation::new(id, order, by, &estimate);
-    if let Begun::Full = app.operations.begin(&operation).await? {
-        return Err(Problem::new(
-            Kind::Busy,
-            "wait for the end of an operation, or abort one: see /v1/operations",
-        ));
-    }
+    let Some(operation) = scope.begin(stored, by, &estimate).await? else {
+        let why = "wait for the end of an operation, or abort one: see /v1/operations";
+        return Err(Problem::new(Kind::Busy, why));
+    };
     let shown = operation.shown();
     let details = value!({ "id": operation.id, "action": shown["action"], "filter": shown["filter"] });
     let mut response = json(StatusCode::ACCEPTED, &shown);
@@ -43,21 +35,20 @@ pub(super) async fn begin(State(app): State<App>, ask: Ask) -> Answer {
     Ok(counted((response, 0), Some(details)))
 }
 
-pub(super) async fn list(State(app): State<App>) -> Answer {
-    let all = app.operations.store().all().await?;
-    let all: Vec<Value> = all.iter().map(Operation::shown).collect();
+pub(super) async fn list(ask: Ask) -> Answer {
+    let all: Vec<Value> = ask.scope.operations().await?.iter().map(Operation::shown).collect();
     Ok(json(StatusCode::OK, &value!({ "operations": all })))
 }
 
-pub(super) async fn get(State(app): State<App>, ask: Ask) -> Answer {
+pub(super) async fn get(ask: Ask) -> Answer {
     let id = ask.operation()?;
-    let operation = app.operations.store().get(&id).await?.ok_or_else(|| unknown(&id))?;
+    let operation = ask.scope.operation(&id).await?.ok_or_else(|| unknown(&id))?;
     Ok(json(StatusCode::OK, &operation.shown()))
 }
 
-pub(super) async fn abort(State(app): State<App>, ask: Ask) -> Answer {
+pub(super) async fn abort(ask: Ask) -> Answer {
     let (id, by) = (ask.operation()?, ask.caller.name.as_deref());
-    let operation = app.operations.store().abort(&id, by).await?.ok_or_else(|| unknown(&id))?;
+    let operation = ask.scope.abort(&id, by).await?.ok_or_else(|| unknown(&id))?;
     let status = if operation.phase.is_over() { StatusCode::OK } else { StatusCode::ACCEPTED };
     Ok(json(status, &operation.shown()))
 }

@@ -118,7 +118,13 @@ impl Reserve {
         if !(Duration::from_millis(1)..=MAX_LEASE).contains(&lease) {
             return Err(Problem::invalid("lease", "write 1ms to 24h"));
         }
-        let kind = WantedKind { topics: self.topics, homes: Vec::new(), lease, max_bytes: self.max_bytes };
+        let kind = WantedKind {
+            topics: self.topics,
+            homes: Vec::new(),
+            lease,
+            max_bytes: self.max_bytes,
+            tenant: None,
+        };
         Ok((Wanted { kind, max: self.max }, wait))
     }
 }

@@ -4,6 +4,7 @@ use super::answer::{Answer, ItemAnswer, acted};
 use crate::actions::{Acted, BURY};
 use crate::input::Ask;
 use crate::problem::{Kind, Problem};
+use crate::receipts::Signer;
 use delayq::protocol::{Holder, Receipt, Release};
 use delayq::{Error, Settled};
 use delayq_service::config::HumanDuration;
@@ -45,20 +46,18 @@ pub(super) async fn settle(ask: Ask) -> Answer {
     let scope = ask.scope.clone();
     let signer = scope.signer().await?;
     let items = ask.items().await?;
-    let (mut sorted, mut answers) = (Sorted::default(), Vec::new());
-    for (place, item) in items.parse::<SettleItem>().into_iter().enumerate() {
-        let read = item.and_then(|item| {
-            let receipt = signer.read(&item.receipt);
-            let why = "no gateway of this deployment issued this receipt";
-            let receipt = receipt.ok_or_else(|| Problem::invalid("receipt", why))?;
-            sorted.add(place, receipt, item)
-        });
-        answers.push(read.err().map(Err));
-    }
-    let mut buried = 0;
-    for (place, settled) in sorted.settle(scope.holder()).await {
-        buried += u64::from(matches!(settled, Ok(Settled::Buried)));
-        answers[place] = Some(settled.map_err(Problem::from).and_then(|settled| answer(&settled)));
+    let (mut answers, mut buried) = (Vec::new(), 0);
+    for step in scope.steps(items.parse::<SettleItem>()) {
+        let turn = scope.step(step.len()).await;
+        let (mut sorted, before) = (Sorted::default(), answers.len());
+        for (place, item) in step.into_iter().enumerate() {
+            let read = turn.clone().and(item).and_then(|item| sorted.add(before + place, &signer, item));
+            answers.push(read.err().map(Err));
+        }
+        for (place, settled) in sorted.settle(scope.holder()).await {
+            buried += u64::from(matches!(settled, Ok(Settled::Buried)));
+            answers[place] = Some(settled.map_err(Problem::from).and_then(|settled| answer(&settled)));
+        }
     }
     let answers = answers.into_iter().map(|answer| answer.expect("every item is faulty or settled"));
     let (response, _) = items.answer(answers);
@@ -96,7 +95,9 @@ impl SettleItem {
 // === impl Sorted ===
 
 impl Sorted {
-    fn add(&mut self, place: usize, receipt: Receipt, item: SettleItem) -> Result<(), Problem> {
+    fn add(&mut self, place: usize, signer: &Signer, item: SettleItem) -> Result<(), Problem> {
+        let why = "no gateway of this deployment issued this receipt";
+        let receipt = signer.read(&item.receipt).ok_or_else(|| Problem::invalid("receipt", why))?;
         item.check()?;
         let SettleItem { action, delay, keep_attempt, reason, lease, .. } = item;
         let reason = reason.unwrap_or_default();

@@ -2,16 +2,21 @@
 //! them: the only way of a route to the clients, so no route can forget a prefix.
 
 mod consuming;
+mod operations;
 mod paging;
 mod rooms;
 mod topics;
+mod turns;
 
 pub(crate) use paging::Paged;
 pub(crate) use rooms::Room;
 
 use super::App;
 use crate::problem::{Kind, Problem};
-use crate::tenant::{Names, Tenant};
+use crate::sessions::Caller;
+use crate::tenant::Names;
+use crate::turns::TenantTurn;
+use axum::http::Extensions;
 use delayq::admin::{Acted, Action, History, Listed, Promotable, PromoteOptions, Promoted, Replayed, Tag};
 use delayq::{
     CancelOutcome, Error, GroupTally, Members, Message, Put, PutError, Reschedule, RescheduleOutcome, Shift,
@@ -24,6 +29,8 @@ use std::time::Duration;
 pub(crate) struct Scope {
     app: App,
     names: Names,
+    /// `None`: no tenant limits the caller.
+    turn: Option<TenantTurn>,
 }
 
 /// The targets of a call with a target each; the answers have the same order.
@@ -32,8 +39,15 @@ type Each<T> = Vec<Result<T, Problem>>;
 // === impl Scope ===
 
 impl Scope {
-    pub(crate) fn new(app: &App, tenant: Option<Tenant>) -> Self {
-        Self { app: app.clone(), names: Names::of(tenant) }
+    /// Of the whole deployment.
+    pub(crate) fn whole(app: &App) -> Self {
+        Self { app: app.clone(), names: Names::of(None), turn: None }
+    }
+
+    /// As the guard has noted in the request.
+    pub(crate) fn of(app: &App, noted: &Extensions) -> Self {
+        let tenant = noted.get::<Caller>().and_then(|caller| caller.tenant.clone());
+        Self { app: app.clone(), names: Names::of(tenant), turn: noted.get::<TenantTurn>().cloned() }
     }
 
     pub(crate) async fn put(&self, message: Message) -> Result<Put, Problem> {
@@ -44,6 +58,8 @@ impl Scope {
 
     /// In the order of the messages.
     pub(crate) async fn put_many(&self, messages: impl IntoIterator<Item = Message>) -> Each<Put> {
+        let messages: Vec<Message> = messages.into_iter().collect();
+        let _part = self.part(messages.len()).await;
         let mut named: Each<Message> =
             messages.into_iter().map(|message| self.names.stored_message(message)).collect();
         let wanted = named.iter_mut().filter(|message| message.is_ok());
@@ -170,7 +186,8 @@ impl Scope {
         named: impl Fn(&I) -> Result<S, Problem>,
         sent: impl AsyncFnOnce(Topic, Vec<S>) -> Vec<Result<T, Error>>,
     ) -> Each<T> {
-        let topic = match self.names.stored_topic(topic) {
+        let turn = self.step(items.len()).await;
+        let topic = match turn.and_then(|()| self.names.stored_topic(topic)) {
             Ok(topic) => topic,
             Err(problem) => return items.iter().map(|_| Err(problem.clone())).collect(),
         };

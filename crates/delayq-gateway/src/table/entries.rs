@@ -259,7 +259,6 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
-        is_whole: true,
         takes: Takes::Json("BeginOperation"),
         answers: RouteAnswers::Json("OperationBegun", &[200, 202]),
         refuses: &[408, 413, 415, 422, 429],
@@ -272,7 +271,6 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
-        is_whole: true,
         answers: RouteAnswers::Json("Operations", &[200]),
         ..Route::new(
             Method::Get,
@@ -282,7 +280,6 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
-        is_whole: true,
         answers: RouteAnswers::Json("Operation", &[200]),
         refuses: &[404],
         ..Route::new(
@@ -293,7 +290,6 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
-        is_whole: true,
         answers: RouteAnswers::Json("Operation", &[200, 202]),
         refuses: &[404],
         needs: Some(Right::Act),

@@ -1,8 +1,10 @@
 //! Tenants: names without the prefix, and nothing of anybody else.
 
 mod actions;
+mod bulkheads;
 mod confusion;
 mod issued;
+mod operations;
 
 use super::stage::{Answer, Running, Stage, topic};
 use delayq::{Group, Message, UnixMillis};
@@ -22,12 +24,16 @@ struct Holder<'s> {
 
 /// A gateway with a token for each of two tenants, and two tokens without a tenant. The text of a token is its name.
 async fn stage() -> (Stage, Folder) {
+    stage_on(Stage::start).await
+}
+
+async fn stage_on<S>(start: impl AsyncFnOnce(&str) -> Stage<S>) -> (Stage<S>, Folder) {
     let folder = Folder::new("tenants");
     let file = folder.join("tokens");
     let of = |tenant: &str| token_line(tenant, tenant).replace('\n', &format!(" tenant={tenant}\n"));
     let desk = token_line("desk", "desk").replace('\n', " manage\n");
     std::fs::write(&file, [of("acme"), of("globex"), token_line("root", "root"), desk].concat()).unwrap();
-    let stage = Stage::start(&format!("tokens = \"{}\"\n", file.display())).await;
+    let stage = start(&format!("tokens = \"{}\"\n", file.display())).await;
     (stage, folder)
 }
 

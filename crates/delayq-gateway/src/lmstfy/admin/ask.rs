@@ -24,7 +24,7 @@ impl AdminRequest {
     /// The whole body.
     pub(super) async fn whole(&self, body: Body) -> Result<bytes::Bytes, Refusal> {
         let app = self.lmstfy.pools.values().next().expect("there is the default pool");
-        let whole = Whole::read(body, &self.headers, &Scope::new(app, None), MAX_BODY).await;
+        let whole = Whole::read(body, &self.headers, &Scope::whole(app), MAX_BODY).await;
         let whole = whole.map_err(|problem| error(problem.kind().status().as_u16(), problem.detail()))?;
         Ok(whole.bytes.clone())
     }

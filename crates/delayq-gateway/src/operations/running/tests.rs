@@ -39,11 +39,12 @@ fn order(topic: &Topic, action: Deed) -> Order {
         headers: BTreeMap::new(),
         dead_reason: None,
         reason: "test".to_owned(),
+        tenant: None,
     }
 }
 
 async fn begin(running: &Running, order: Order) -> Operation {
-    let estimate = estimate(&running.admin, &order).await.unwrap();
+    let estimate = estimate(&running.admin, &order, 100).await.unwrap();
     let operation = Operation::new(format!("{:016x}", fastrand::u64(..)), order, None, &estimate);
     assert!(matches!(running.begin(&operation).await.unwrap(), Begun::InSlot));
     operation

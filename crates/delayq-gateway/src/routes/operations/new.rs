@@ -96,6 +96,7 @@ impl NewOperation {
             headers,
             dead_reason,
             reason,
+            tenant: None,
         })
     }
 

@@ -20,6 +20,9 @@ impl Scope {
 
     /// See [`crate::dispatch::Dispatcher::reserve`].
     pub(crate) async fn reserve(&self, mut poll: Poll) -> Result<Option<Handed>, Problem> {
+        // The dispatcher counts what is under way for all reserves of the tenant.
+        self.yield_turn();
+        poll.wanted.kind.tenant = self.names.tenant().cloned();
         let topics = &mut poll.wanted.kind.topics;
         *topics =
             topics.iter().map(|topic| self.names.stored_topic(topic)).collect::<Result<Vec<Topic>, _>>()?;

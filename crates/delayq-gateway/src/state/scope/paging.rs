@@ -24,6 +24,26 @@ impl Scope {
         after: Option<&str>,
         limit: usize,
     ) -> Result<(Vec<Listed>, Option<String>), Problem> {
+        let (mut all, mut after) = (Vec::new(), after.map(str::to_owned));
+        loop {
+            let most = self.most_of(limit - all.len());
+            self.step(most).await?;
+            let (messages, next) = self.page_of(paged, after.as_deref(), most).await?;
+            all.extend(messages);
+            if next.is_none() || all.len() >= limit {
+                return Ok((all, next));
+            }
+            after = next;
+        }
+    }
+
+    /// By one call, or by several if messages of others are among the page's.
+    async fn page_of(
+        &self,
+        paged: &Paged,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<(Vec<Listed>, Option<String>), Problem> {
         let paged = self.stored_paged(paged)?;
         let mut after = after.map(|text| self.stored_cursor(text)).transpose()?;
         let mut most = limit;

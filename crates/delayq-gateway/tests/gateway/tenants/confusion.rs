@@ -4,6 +4,7 @@ use super::{Holder, holder, stage};
 use crate::stage::{Answer, Stage};
 use delayq::admin::{ListState, Listed, Listing, TimeRange};
 use delayq::{Group, Topic};
+use delayq_tests::deadline::{LONG, wait_until};
 use fastrand::Rng;
 use futures_util::{StreamExt as _, stream};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -57,10 +58,11 @@ struct Operation {
     path: String,
 }
 
-/// Receipts and cursors of the other tenant.
+/// Receipts, cursors and operations of the other tenant, and of nobody.
 struct Loot {
     receipts: Vec<Value>,
     cursors: Vec<String>,
+    operations: Vec<String>,
 }
 
 /// All messages, policies and counts without a tenant, and of the other tenant.
@@ -115,7 +117,13 @@ async fn furnish(stage: &Stage) -> Loot {
     globex.put("/v1/topics/vault/policy", json!({ "lease": "77s" })).await.with(200);
     let page = globex.get("/v1/topics/vault/messages?limit=1").await.with(200);
     let cursors = vec![page["next"].as_str().unwrap().to_owned()];
-    Loot { receipts: taken.iter().map(|message| message["receipt"].clone()).collect(), cursors }
+    let mut operations = Vec::new();
+    for owner in [globex, root] {
+        let body = json!({ "action": "cancel", "filter": { "topics": ["none"] }, "reason": SECRET });
+        let begun = owner.post("/v1/operations", body).await.with(202);
+        operations.push(begun["id"].as_str().unwrap().to_owned());
+    }
+    Loot { operations, receipts: taken.iter().map(|message| message["receipt"].clone()).collect(), cursors }
 }
 
 async fn operations(stage: &Stage) -> Vec<Operation> {
@@ -146,6 +154,7 @@ fn path(rng: &mut Rng, operation: &Operation, loot: &Loot) -> String {
         ("{group}", &GROUPS),
         ("{tenant}", &["globex"]),
         ("{token}", &IDS),
+        ("{operation}", &loot.operations.iter().map(String::as_str).collect::<Vec<_>>()),
     ] {
         path = path.replace(name, &encoded(pick(rng, from)));
     }
@@ -168,7 +177,8 @@ fn path(rng: &mut Rng, operation: &Operation, loot: &Loot) -> String {
         "cancelGroup" | "shiftGroup" | "promoteGroup" => vec![format!("topic={topic}")],
         _ => Vec::new(),
     };
-    if operation.name.starts_with("list") && !["listShards", "listTimers"].contains(&operation.name.as_str())
+    if operation.name.starts_with("list")
+        && !["listShards", "listTimers", "listOperations"].contains(&operation.name.as_str())
     {
         query.push(format!("after={}", encoded(&after)));
     }
@@ -208,6 +218,10 @@ fn body(rng: &mut Rng, operation: &Operation, loot: &Loot) -> Value {
         "settle" => json!([{ "receipt": receipt, "do": pick(rng, &["ack", "release", "bury", "extend"]) }]),
         "setTenant" => json!({ "puts_per_second": 0 }),
         "addToken" => json!({ "name": "mine" }),
+        "beginOperation" => json!({
+            "action": pick(rng, &["cancel", "promote", "bury", "replay"]), "dry_run": rng.bool(), "reason": "mine",
+            "filter": { "topics": [pick(rng, &TOPICS), pick(rng, &TOPICS)], "group": rng.bool().then(|| pick(rng, &GROUPS)) },
+        }),
         "logIn" => json!({ "token": pick(rng, &["acme", "tenant=globex", "Globex"]) }),
         _ => Value::Null,
     }
@@ -249,6 +263,11 @@ async fn no_random_call_of_a_tenant_reaches_anything_of_another() {
         (operation.name.clone(), answer.status)
     });
     let answers: Vec<(String, u16)> = answers.buffer_unordered(AT_ONCE).collect().await;
+    let is_still = async || {
+        let all = attacker.get("/v1/operations").await.with(200);
+        all["operations"].as_array().unwrap().iter().all(|operation| !operation["ended_ms"].is_null())
+    };
+    wait_until("the end of operations", LONG, is_still).await;
     assert_eq!(everything(&stage).await, before, "seed {seed}");
 
     let mut of_each: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
