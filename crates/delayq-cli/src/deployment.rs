@@ -14,8 +14,8 @@ use delayq_cluster::EtcdConfig;
 use delayq_compensator::OutboxConfig;
 use delayq_look::Deployment;
 use delayq_service::config::{
-    AdminConfig, DeploymentConfig, Environment, Loaded, LogConfig, RedisConfig, RedisUrl, Source,
-    SpoolConfig, load,
+    AdminConfig, DeploymentConfig, Environment, HostPort, Listen, Loaded, LogConfig, RedisConfig, RedisUrl,
+    Source, SpoolConfig, load,
 };
 use delayq_service::deployment::client;
 use delayq_service::{Fault, configuration};
@@ -170,6 +170,17 @@ impl Global {
 // === impl Context ===
 
 impl Context {
+    /// The admin endpoint of the configuration, and the given ones.
+    pub fn endpoints(&self, given: &[HostPort]) -> Vec<HostPort> {
+        let admin = &self.config.admin;
+        let configured = match (&admin.listen, admin.advertise.as_str()) {
+            (Listen::At(address), "") => Some(address.clone()),
+            (Listen::At(address), host) => Some(HostPort::new(host, address.port())),
+            (Listen::Off, _) => None,
+        };
+        configured.into_iter().chain(given.iter().cloned()).collect()
+    }
+
     /// The operator's side of the deployment.
     pub fn admin(&self) -> Admin {
         self.deployment.admin()

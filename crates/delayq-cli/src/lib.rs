@@ -5,8 +5,6 @@ pub mod commands;
 pub mod completion;
 pub mod confirm;
 pub mod deployment;
-pub mod endpoints;
-pub mod exposition;
 pub mod failure;
 pub mod fleet;
 pub mod help;

@@ -1,10 +1,11 @@
-// Finding messages: an id in every topic, and the pending messages of a group.
+// Finding messages: an id in every topic, the pending messages of a group, or by walking over a topic.
 
 import { get, path, post, query } from './api.js';
 import { group_buttons } from './group.js';
 import { table } from './rows.js';
 import { bar, selection } from './selection.js';
 import { go, to } from './url.js';
+import * as walk from './walk.js';
 import { html, nothing } from './vendor/lit-html.js';
 import { count, t } from './words.js';
 
@@ -15,7 +16,13 @@ export const title = () => t('find');
 const LIMIT = 50;
 const MAX_TOPICS = 500;
 
-export async function load({ id, group, after, topic }) {
+/** A walk is not repeated by itself. */
+const NOT_SOON_MS = 3_600_000;
+export const every_ms = ({ by }) => (by === 'walk' ? NOT_SOON_MS : null);
+
+export async function load(place) {
+  const { id, group, after, topic } = place;
+  if (walk.is_walk(place)) return walk.load(place);
   if (id) return { by: 'id', ...(await by_id(id, group)) };
   if (!group) return { by: null };
   return { by: 'group', list: await get(path`/v1/groups/${group}/messages` + query({ topic, after, limit: LIMIT })) };
@@ -29,7 +36,7 @@ async function by_id(id, group) {
   return { found: answers.filter(({ code }) => code === undefined), asked: topics.length, more: next !== null };
 }
 
-export const show = (place, data, page) => html`<h1>${t('find')}</h1>${form(place)}${results(place, data, page)}`;
+export const show = (place, data, page) => html`<h1>${t('find')}</h1>${form(place)}${walk.form(place)}${results(place, data, page)}`;
 
 function form({ id, group }) {
   const find = (event) => {
@@ -54,6 +61,7 @@ function results(place, data, page) {
       <p>${t(found.length > 0 ? 'found_in' : 'found_nowhere', { n: count(found.length), asked: count(asked) })} ${more ? t('more_topics', { n: MAX_TOPICS }) : nothing}</p>
       ${found.length > 0 ? table(found, { caption: t('results'), with_topic: true, with_state: true }) : nothing}`;
   }
+  if (data.by === 'walk') return walk.results(place, data, page);
   if (data.by !== 'group') return nothing;
   const caption = t('group_of', { group: place.group });
   const { messages, next } = data.list;

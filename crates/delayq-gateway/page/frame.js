@@ -6,7 +6,7 @@ import { distance, language, refused, t, zone } from './words.js';
 
 /** The screens that the reader may see: a tenant sees nothing of the whole deployment. */
 function screens(me) {
-  const whole = me && me.tenant === null ? ['operations'] : [];
+  const whole = me && me.tenant === null ? ['fleet', 'destinations', 'operations'] : [];
   return ['find', ...whole, ...(me?.rights.includes('audit') ? ['actions'] : [])];
 }
 

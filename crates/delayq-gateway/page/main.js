@@ -1,7 +1,9 @@
 // Loads the screen that the URL names, shows it, and keeps it fresh while somebody looks.
 
 import { Refusal, call, get, now, post } from './api.js';
+import * as destinations from './destinations.js';
 import * as find from './find.js';
+import * as fleet from './fleet.js';
 import { frame } from './frame.js';
 import * as log from './log.js';
 import { asks, login } from './login.js';
@@ -20,7 +22,7 @@ const PAUSES = 10;
 /** `place` is where the reader is; `data` is of `shown`, which may still be the place before. */
 const state = { me: null, place: here(), shown: null, data: null, failure: null, seen_ms: null, said: null, refusal: null, looks: 0, timer: null, once_failed: null };
 
-const SCREENS = { find, operations, actions: log };
+const SCREENS = { find, fleet, destinations, operations, actions: log };
 
 /** The screen of a place. */
 function screen({ view, topic: of, id }) {

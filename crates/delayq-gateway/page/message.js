@@ -17,8 +17,9 @@ let opened = null;
 export async function load(place) {
   const { topic, id, group } = place;
   const target = { topic, id, group: group ?? null };
+  const asked = { ...target, payload: 'shown' };
   const [[message], numbers, history] = await Promise.all([
-    post('/v1/get', [target]),
+    post('/v1/get', [asked]),
     get(path`/v1/topics/${topic}`),
     get(path`/v1/topics/${topic}/messages/${id}/history` + query({ group })).catch(() => null),
   ]);
@@ -67,8 +68,17 @@ function payload(message, target, page) {
   };
   const is_open = opened?.key === key;
   return html`
-    <h2>${t('payload')} <span class="faint">${size(message.payload_bytes)}</span></h2>
+    <h2>${t('payload')} <span class="faint">${size(message.payload_bytes)}${t('comma')}${t(`payload_${message.payload_shown.type}`)}</span></h2>
+    ${values(message.payload_shown)}
     ${!may(page, 'payload') ? html`<p class="faint">${t('no_payload_right')}</p>` : is_open ? html`<pre tabindex="0" role="region" aria-label=${t('payload')}>${readable(opened.full)}</pre>` : html`<button @click=${open}>${t('show_payload')}</button>`}`;
+}
+
+/** The values that the operators let every reader see; of an object or an array, the type alone. */
+function values({ values }) {
+  const all = Object.entries(values);
+  if (all.length === 0) return nothing;
+  const shown = (value) => (typeof value === 'object' && value !== null ? html`<span class="faint">${t(`payload_${value.type}`)}</span>` : String(value));
+  return html`<dl class="facts">${all.map(([pointer, value]) => html`<dt><code>${pointer}</code></dt><dd>${shown(value)}</dd>`)}</dl>`;
 }
 
 /** The payload as text; JSON with line breaks. */

@@ -1,6 +1,7 @@
 // The overview: how many messages are in which state, and what is late, by topic.
 
 import { get, now } from './api.js';
+import { lateness, strip } from './lateness.js';
 import { to } from './url.js';
 import { html, nothing } from './vendor/lit-html.js';
 import { count, distance, exact, rate, span, t } from './words.js';
@@ -16,9 +17,10 @@ export const LATE_MS = 10_000;
 export const STATES = ['delayed', 'ready', 'leased', 'dead'];
 
 export async function load(_place, before) {
+  const minutes = lateness();
   const [{ topics, next }, state] = await Promise.all([get(`/v1/topics?limit=${MAX_TOPICS}`), status()]);
   const at_ms = now();
-  return { state, topics, more: next !== null, at_ms, rates: rates(topics, at_ms, before) };
+  return { state, minutes, topics, more: next !== null, at_ms, rates: rates(topics, at_ms, before) };
 }
 
 /** Puts and deliveries a second since the last look, by topic. */
@@ -33,12 +35,13 @@ function rates(topics, at_ms, before) {
   return new Map(topics.map(of));
 }
 
-export function show(_place, { state, topics, more, rates }) {
+export function show(_place, { state, minutes, topics, more, rates }) {
   const sum = (state) => topics.reduce((all, topic) => all + topic[state], 0);
   return html`
     <h1>${t('overview')}</h1>
     <dl class="cards">${STATES.map((state) => card(state, sum(state)))}</dl>
     ${wrong(state)}
+    ${strip(minutes)}
     <h2>${t('topics')}</h2>
     ${topics.length === 0 ? html`<p>${t('no_topics')}</p>` : table(topics, rates)}
     ${more ? html`<p>${t('more_topics', { n: MAX_TOPICS })}</p>` : nothing}`;

@@ -1,6 +1,8 @@
 //! `[gateway]`: the address of the gateway, access, and limits.
 
+use delayq::Topic;
 use delayq_service::config::{ByteSize, Faults, HostPort, HumanDuration, PemFiles, Secret, Section, TlsOff};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -42,6 +44,13 @@ delayq_service::section! {
         /// About how many entries the log of actions keeps: 0 to 10,000,000; 0: no log; default 20,000. An entry takes about 300
         /// bytes of Redis.
         pub actions: u32 = 20_000,
+        /// Admin endpoints of processes that etcd does not name: forwarders, compensators, and timers without etcd. The page and
+        /// `/v1/processes` show what these export. Default: none.
+        pub processes: Vec<HostPort> = Vec::new(),
+        /// JSON pointers to the values of a payload that everybody with the right `read` sees, by topic. Default: none, so only
+        /// size and type are shown.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        pub shown: BTreeMap<String, Vec<String>> = BTreeMap::new(),
     }
 }
 
@@ -85,6 +94,18 @@ impl Section for GatewayConfig {
         }
         at.range("lease", &self.lease, HumanDuration::from_secs(1)..=HumanDuration::from_secs(86_400));
         at.range("actions", &self.actions, 0..=10_000_000);
+        for (topic, pointers) in &self.shown {
+            if let Err(why) = Topic::new(topic.as_str()) {
+                at.refuse("shown", format!("`{topic}` is no name of a topic: {why}"));
+            }
+            // An empty pointer would show all of a payload that is no object.
+            if let Some(pointer) = pointers.iter().find(|pointer| !pointer.starts_with('/')) {
+                at.refuse(
+                    "shown",
+                    format!("`{pointer}` of {topic} is no JSON pointer: write /key or /key/0"),
+                );
+            }
+        }
     }
 }
 
@@ -117,6 +138,16 @@ mod tests {
         }
         for host in ["127.0.0.1", "127.9.0.1", "[::1]", "localhost"] {
             assert_eq!(faults(&format!("[gateway]\nlisten = '{host}:0'\n")), "", "{host}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_shown_values_with_a_faulty_pointer_is_refused() {
+        for (pointer, is_sound) in
+            [("/id", true), ("/items/0/name", true), ("", false), ("id", false), ("$.id", false)]
+        {
+            let found = faults(&format!("[gateway]\nshown.orders = ['{pointer}']\n"));
+            assert_eq!(found.is_empty(), is_sound, "{pointer}: {found}");
         }
     }
 

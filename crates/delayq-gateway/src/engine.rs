@@ -9,6 +9,7 @@ use crate::metrics::GatewayMetrics;
 use crate::quotas::TenantQuotas;
 use crate::receipts::Receipts;
 use crate::server::Server;
+use crate::shown::Shown;
 use crate::state::{App, AppSettings, Unscoped};
 use crate::tenants::Tenants;
 use crate::tls::Tls;
@@ -86,6 +87,7 @@ impl Common {
             body_timeout: *self.config.body_timeout,
             lease: *self.config.lease,
             is_local: self.config.is_local(),
+            shown: Shown::new(&self.config.shown),
         };
         let producer = Producer::start(client, ProducerOptions::default());
         let app = App::new(settings, Unscoped { producer, admin, holder, dispatcher, receipts });

@@ -6,6 +6,7 @@ use crate::engine::{Common, Engine};
 use crate::lmstfy::{self, Lmstfy, LmstfyConfig};
 use crate::looks::Looks;
 use crate::metrics::GatewayMetrics;
+use crate::processes::Processes;
 use crate::routes::router;
 use crate::server::Server;
 use crate::tls::Tls;
@@ -34,6 +35,7 @@ pub struct Gateway {
     /// `None`: lmstfy's API is not served.
     lmstfy: Option<Lmstfy>,
     recording: Recording,
+    processes: Processes,
 }
 
 /// Creates a gateway and binds the addresses. Redis may be unavailable.
@@ -44,16 +46,17 @@ pub async fn build(config: GatewayConfig, lmstfy: LmstfyConfig, deps: Deps) -> R
     let Deps { deployment, pools, metrics } = deps;
     let listen = config.listen.clone();
     let client = deployment.client().clone();
+    let processes = Processes::new(deployment.clone(), &config.processes);
     let mut common = Common::new(config, GatewayMetrics::register(&metrics), Admin::new(client.clone()))?;
     let engine = common.engine(client.clone());
-    let (tls, router) = (common.tls(), router(&engine.app, Looks::new(deployment)));
+    let (tls, router) = (common.tls(), router(&engine.app, Looks::new(deployment), processes.clone()));
     let (address, server) = common.server(&listen, tls.clone(), router).await?;
     let lmstfy = match lmstfy.enabled {
         true => Some(lmstfy::build(&lmstfy, &common, client, pools).await?),
         false => None,
     };
     let recording = common.recording().expect("it was not taken");
-    Ok(Gateway { address, engine, tls, server, lmstfy, recording })
+    Ok(Gateway { address, engine, tls, server, lmstfy, recording, processes })
 }
 
 // === impl Gateway ===
@@ -84,7 +87,7 @@ impl Gateway {
     /// Starts the tasks. On shutdown, reserves that wait are answered empty, requests that were taken are answered, and what
     /// reached no client is given back.
     pub fn run(self, tasks: &Tasks) {
-        let Self { address, engine, tls, server, lmstfy, recording } = self;
+        let Self { address, engine, tls, server, lmstfy, recording, processes } = self;
         tracing::info!(%address, tls = tls.is_some(), "gateway listening");
         let shutdown = tasks.shutdown();
         let (app, until) = (engine.app.clone(), shutdown.clone());
@@ -101,6 +104,11 @@ impl Gateway {
         let until = shutdown.clone();
         tasks.spawn("log of actions", async move {
             recording.run(until).await;
+            Ok(())
+        });
+        let until = shutdown.clone();
+        tasks.spawn("lateness of the hour", async move {
+            processes.run(until).await;
             Ok(())
         });
         if let Some(tls) = tls {

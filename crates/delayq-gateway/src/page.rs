@@ -47,6 +47,7 @@ static FILES: &[File] = files! {
     "main.js" "url.js" "api.js" "texts.js" "words.js" "frame.js" "login.js"
     "overview.js" "wrong.js" "topic.js" "horizon.js" "chart.js" "dead.js" "rows.js" "message.js" "why.js" "find.js" "group.js"
     "selection.js" "actions.js" "bulk.js" "dialog.js" "operations.js" "log.js"
+    "fleet.js" "destinations.js" "lateness.js" "walk.js"
     "vendor/lit-html.js"
 };
 

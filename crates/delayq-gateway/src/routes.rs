@@ -22,6 +22,7 @@ mod topics;
 
 use crate::looks::Looks;
 use crate::openapi::DOCUMENT;
+use crate::processes::Processes;
 use crate::state::App;
 use crate::table::{Method, ROUTES, Route};
 use crate::{guard, page};
@@ -33,7 +34,7 @@ use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use axum::{Extension, Router};
 
-pub(crate) fn router(app: &App, looks: Looks) -> Router {
+pub(crate) fn router(app: &App, looks: Looks, processes: Processes) -> Router {
     let mut router = Router::new();
     for route in ROUTES {
         let guarding = app.clone();
@@ -45,6 +46,7 @@ pub(crate) fn router(app: &App, looks: Looks) -> Router {
         .method_not_allowed_fallback(guard::other_method)
         .fallback(guard::nowhere)
         .layer(Extension(looks))
+        .layer(Extension(processes))
         .layer(from_fn_with_state(app.clone(), guard::every))
         .with_state(app.clone())
 }
@@ -100,6 +102,7 @@ fn endpoint(route: &Route) -> MethodRouter<App> {
         "getStatus" => on(method, status::status),
         "listShards" => on(method, status::shards),
         "listTimers" => on(method, status::list_timers),
+        "listProcesses" => on(method, status::list_processes),
         "listActions" => on(method, actions::list),
         "listTenants" => on(method, tenants::list),
         "setTenant" => on(method, tenants::set),

@@ -11,6 +11,7 @@ use crate::operations::Running;
 use crate::quotas::TenantQuotas;
 use crate::receipts::Receipts;
 use crate::sessions::Sessions;
+use crate::shown::Shown;
 use crate::tokens::Tokens;
 use delayq::protocol::Holder;
 use delayq::{Admin, Producer};
@@ -36,6 +37,7 @@ pub(crate) struct AppParts {
     pub(crate) body_timeout: Duration,
     pub(crate) lease: Duration,
     pub(crate) is_local: bool,
+    shown: Shown,
     stopping: AtomicBool,
     unscoped: Unscoped,
 }
@@ -49,6 +51,7 @@ pub(crate) struct AppSettings {
     pub(crate) body_timeout: Duration,
     pub(crate) lease: Duration,
     pub(crate) is_local: bool,
+    pub(crate) shown: Shown,
 }
 
 /// The clients of the deployment. They know names as Redis has them, so routes use them through [`Scope`] only.
@@ -64,7 +67,8 @@ pub(crate) struct Unscoped {
 
 impl App {
     pub(crate) fn new(settings: AppSettings, unscoped: Unscoped) -> Self {
-        let AppSettings { tokens, quotas, actions, metrics, room, body_timeout, lease, is_local } = settings;
+        let AppSettings { tokens, quotas, actions, metrics, room, body_timeout, lease, is_local, shown } =
+            settings;
         let sessions = Sessions::new(tokens.clone(), unscoped.receipts.clone());
         let operations = Running::new(unscoped.admin.clone(), metrics.clone());
         let stopping = AtomicBool::new(false);
@@ -79,6 +83,7 @@ impl App {
             body_timeout,
             lease,
             is_local,
+            shown,
             stopping,
             unscoped,
         }))

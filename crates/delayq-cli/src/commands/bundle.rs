@@ -2,14 +2,13 @@
 
 use crate::commands::doctor::examine;
 use crate::deployment::{Context, Global};
-use crate::endpoints::known;
 use crate::failure::{file, usage};
 use crate::look::finish;
 use crate::output::counted;
 use archive::{Archive, Packed};
 use clap::Args;
 use configuration::Configuration;
-use delayq_look::{Look, Want};
+use delayq_look::{Look, Want, endpoints};
 use delayq_service::Fault;
 use delayq_service::config::HostPort;
 use futures_util::StreamExt as _;
@@ -144,7 +143,7 @@ impl Bundle {
     }
 
     async fn processes(&self, context: &Context, archive: &mut Archive) {
-        let (endpoints, missing) = known(&context.config, &self.endpoints).await;
+        let (endpoints, missing) = endpoints(&context.deployment, context.endpoints(&self.endpoints)).await;
         if let Some(why) = missing {
             archive.text("processes/registered", Err(why));
         }

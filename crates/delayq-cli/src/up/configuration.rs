@@ -108,6 +108,7 @@ dir = {spool}
 [gateway]
 listen = "127.0.0.1:{gateway}"
 tokens = {tokens}
+processes = ["127.0.0.1:{admin}"]
 
 # One name for every life, so that a start after a kill takes its own shards back at once.
 [timer]

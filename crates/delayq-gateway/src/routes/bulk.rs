@@ -141,7 +141,7 @@ async fn get_one(scope: &Scope, caller: &Caller, item: Result<ToGet, Problem>) -
     let payload =
         payload.map_err(|why| Problem::invalid("payload", why))?.unwrap_or_default().for_caller(caller)?;
     let target = target(&item.id, item.group.as_deref())?;
-    Ok(payload.shown(&found(scope, &item.topic, &target).await?))
+    Ok(payload.shown_in(scope, &found(scope, &item.topic, &target).await?))
 }
 
 fn target(id: &str, group: Option<&str>) -> Result<Target, Problem> {

@@ -26,6 +26,8 @@ pub(super) enum Payload {
     /// As text; in base64 if the bytes are not UTF-8.
     Text,
     Base64,
+    /// Type, size, and the values that the operators list.
+    Shown,
 }
 
 // === impl Payload ===
@@ -38,7 +40,8 @@ impl FromStr for Payload {
             "none" => Ok(Self::None),
             "text" => Ok(Self::Text),
             "base64" => Ok(Self::Base64),
-            _ => Err("must be none, text or base64"),
+            "shown" => Ok(Self::Shown),
+            _ => Err("must be none, shown, text or base64"),
         }
     }
 }
@@ -51,9 +54,17 @@ impl Payload {
     /// Refuses a caller without the right to see payloads.
     pub(super) fn for_caller(self, caller: &Caller) -> Result<Self, Problem> {
         match self {
-            Self::None => Ok(self),
+            Self::None | Self::Shown => Ok(self),
             Self::Text | Self::Base64 => caller.must(Right::Payload, "payload").map(|()| self),
         }
+    }
+
+    pub(super) fn shown_in(self, scope: &Scope, listed: &Listed) -> Value {
+        let mut value = self.shown(listed);
+        if self == Self::Shown && listed.envelope.as_ref().is_ok_and(|envelope| !envelope.state.is_over()) {
+            value["payload_shown"] = scope.shown_payload(listed);
+        }
+        value
     }
 
     pub(super) fn shown(self, listed: &Listed) -> Value {
@@ -76,7 +87,7 @@ impl Payload {
 pub(super) async fn get(ask: Ask) -> Answer {
     let payload = Payload::of(&ask)?;
     let listed = found(&ask.scope, &ask.topic()?, &ask.target()?).await?;
-    let text = payload.shown(&listed).to_string();
+    let text = payload.shown_in(&ask.scope, &listed).to_string();
     let stay = listed.envelope.as_ref().map(|envelope| Tag::of(envelope).to_string()).unwrap_or_default();
     let tag = format!("\"{stay}-{}\"", hex::encode(&Sha256::digest(&text)[..8]));
     let known = ask.header("if-none-match")?.unwrap_or_default();

@@ -3,6 +3,7 @@
 use super::answer::{Answer, json};
 use crate::looks::{Looks, TimedLook};
 use crate::problem::Problem;
+use crate::processes::Processes;
 use axum::Extension;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -33,6 +34,10 @@ pub(super) async fn list_timers(Extension(looks): Extension<Looks>) -> Answer {
     let taken = looks.latest().await?;
     let owners = owners(&answering(&taken)?.seen);
     Ok(answer(&taken, timers(&taken.look, &owners)))
+}
+
+pub(super) async fn list_processes(Extension(processes): Extension<Processes>) -> Answer {
+    Ok(json(StatusCode::OK, &processes.shown().await))
 }
 
 fn answering(taken: &TimedLook) -> Result<&Shards, Problem> {

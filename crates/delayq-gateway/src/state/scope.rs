@@ -22,6 +22,7 @@ use delayq::{
     CancelOutcome, Error, GroupTally, Members, Message, Put, PutError, Reschedule, RescheduleOutcome, Shift,
     Target, Topic,
 };
+use serde_json::Value;
 use std::time::Duration;
 
 /// Clones share the clients.
@@ -48,6 +49,12 @@ impl Scope {
     pub(crate) fn of(app: &App, noted: &Extensions) -> Self {
         let tenant = noted.get::<Caller>().and_then(|caller| caller.tenant.clone());
         Self { app: app.clone(), names: Names::of(tenant), turn: noted.get::<TenantTurn>().cloned() }
+    }
+
+    /// What everybody who may read sees of a message's payload.
+    pub(crate) fn shown_payload(&self, listed: &Listed) -> Value {
+        let stored = self.names.stored_topic(&listed.topic);
+        stored.map_or(Value::Null, |stored| self.app.shown.of(&stored, listed))
     }
 
     pub(crate) async fn put(&self, message: Message) -> Result<Put, Problem> {

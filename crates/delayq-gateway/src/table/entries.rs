@@ -188,7 +188,7 @@ pub(crate) static ROUTES: &[Route] = &[
         ..Route::new(Method::Post, "/v1/get", "getMany", "Shows messages that are named in the body")
     },
     Route {
-        query: &["state", "from", "to", "order", "limit", "after", "payload"],
+        query: &["state", "from", "to", "order", "header", "reason", "limit", "after", "payload"],
         answers: RouteAnswers::Json("Page", &[200]),
         refuses: &[422],
         ..Route::new(
@@ -199,7 +199,7 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
-        query: &["topic", "limit", "after", "payload"],
+        query: &["topic", "header", "reason", "limit", "after", "payload"],
         answers: RouteAnswers::Json("Page", &[200]),
         refuses: &[422],
         ..Route::new(
@@ -465,6 +465,16 @@ pub(crate) static ROUTES: &[Route] = &[
             "/v1/timers",
             "listTimers",
             "Lists the timers by etcd, and the owners of the shards by Redis",
+        )
+    },
+    Route {
+        is_whole: true,
+        answers: RouteAnswers::Json("Processes", &[200]),
+        ..Route::new(
+            Method::Get,
+            "/v1/processes",
+            "listProcesses",
+            "Lists the processes with their lateness, the destinations with their circuits, and the sources of recorded writes",
         )
     },
     Route {

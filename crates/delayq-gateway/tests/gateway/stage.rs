@@ -67,6 +67,18 @@ impl<S: Borrow<SharedRedis>> Stage<S> {
         Running::start(&self.folder, &self.deployment.sections(), settings).await
     }
 
+    /// A timer, and the address of its admin endpoint.
+    pub(crate) async fn timer_with_endpoint(&self) -> (Process, String) {
+        let config = self.folder.join("timer.toml");
+        let rest = "[etcd]\nenabled = false\n[admin]\nlisten = \"127.0.0.1:0\"\n";
+        std::fs::write(&config, self.deployment.sections() + rest).unwrap();
+        let mut process = Binary::new("delayq-timer").arg(&config).start();
+        let line = process.wait_for_line("admin endpoint listening", SHORT).await;
+        let logged: Value = serde_json::from_str(&line).expect("a log line is an object");
+        let address = logged["address"].as_str().unwrap().to_owned();
+        (process, address)
+    }
+
     pub(crate) fn timer(&self) -> Process {
         let config = self.folder.join("timer.toml");
         let rest = "[etcd]\nenabled = false\n[admin]\nlisten = \"\"\n";

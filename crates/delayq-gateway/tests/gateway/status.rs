@@ -7,6 +7,7 @@ use delayq_tests::deployment::created;
 use delayq_tests::folder::Folder;
 use delayq_tests::redis_nodes::RedisNodes;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 const ALONE: &str = "[etcd]\nenabled = false\n";
 
@@ -76,6 +77,28 @@ async fn a_node_that_is_down_hides_no_other_and_is_named_with_advice_and_runbook
         assert_eq!(shards, [0, 1, 4, 5], "{path}");
         assert_eq!(answer["missing"], status["missing"], "{path}");
     }
+}
+
+#[tokio::test]
+async fn the_processes_are_told_with_their_lateness_and_one_that_is_silent_with_the_reason() {
+    let stage = Stage::start(ALONE).await;
+    let timer = stage.timer_with_endpoint().await;
+    let settings = format!("processes = [\"{}\", \"127.0.0.1:9\"]\n{ALONE}", timer.1);
+    let gateway = stage.another_with(&settings).await;
+    let ready = async || gateway.get("/v1/processes").await.with(200)["processes"][0]["state"] == "ready";
+    wait_until("the timer", LONG, ready).await;
+    stage.deployment.put([Message::new(topic("orders"), "x").after(Duration::from_millis(300))]).await;
+    let late = async || !gateway.get("/v1/processes").await.with(200)["processes"][0]["p99_ms"].is_null();
+    wait_until("a lateness", LONG, late).await;
+    let seen = gateway.get("/v1/processes").await.with(200);
+    let [timer, silent] = [&seen["processes"][0], &seen["processes"][1]];
+    assert_eq!((&timer["shards"], &timer["why"]), (&json!(4), &json!(null)), "{seen}");
+    assert_eq!((&silent["process"], &silent["state"]), (&json!("127.0.0.1:9"), &json!("silent")));
+    assert!(silent["why"].as_str().unwrap().contains("does not answer"), "{silent}");
+    assert_eq!(
+        (&seen["destinations"], &seen["sources"], &seen["missing"]),
+        (&json!([]), &json!([]), &json!([]))
+    );
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 // Walks through the page in a real Chromium, as a reader would: `make test-page`.
 //
-// GATEWAY, OTHER: two gateways of one deployment. TOKENS: their file, which has `secret` (may change) and `seen` (may read).
+// GATEWAY, OTHER: two gateways of one deployment. TOKENS: their file, which has `secret` (may change), `seen` (may read) and
+// `tenant` (may change what is the tenant's).
 // TOOLS: the folder with node_modules. SHOTS: a folder for screenshots, or unset. Lines `redis freeze` and `redis thaw` on
 // standard output ask the test to do so; a line on standard input answers.
 
@@ -344,6 +345,74 @@ const journeys = {
     await sees(page, 'The group has no pending messages');
   },
 
+  async 'messages are found by a header, by walking that says how far it came and goes on'() {
+    const page = await reader();
+    await put_many('walked', 25_000);
+    await log_in(page, 'secret', '/?view=find');
+    await page.getByLabel('Topic').fill('walked');
+    await page.getByRole('button', { name: 'Look through' }).click();
+    assert.ok(!page.url().includes('topic='), 'nothing to look for');
+    await page.getByLabel(/^Header/).fill('customer: none');
+    await page.getByRole('button', { name: 'Look through' }).click();
+    await sees(page, /Found here: 0\. Looked at \d+,\d00 of 25,000 messages\./);
+    for (let steps = 0; (await page.getByText('That is all of them.').count()) === 0; steps += 1) {
+      assert.ok(steps < 60, 'the walk does not end');
+      const before = page.url();
+      await page.getByRole('link', { name: 'Go on' }).click();
+      await page.waitForURL((url) => url.href !== before);
+      await page.waitForFunction((at) => document.querySelector('main a[href*="seen="]')?.href !== at, page.url());
+    }
+    await sees(page, 'Looked at 25,000 of 25,000 messages. That is all of them.');
+    await page.getByLabel(/^Header/).fill('customer: 3');
+    await page.getByLabel(/^Header/).press('Enter');
+    await page.getByRole('link', { name: 'walked-3', exact: true }).waitFor();
+    await page.getByRole('button', { name: 'Choose all that match' }).click();
+    await page.getByRole('button', { name: 'Cancel all that match' }).click();
+    await page.getByRole('dialog').getByText('delayed messages, of walked, with the header customer: 3').waitFor();
+    await page.getByRole('button', { name: 'Leave as it is' }).click();
+    await page.getByLabel('Topic').fill('payments');
+    await page.getByLabel('State').selectOption('dead');
+    await page.getByLabel(/^Header/).fill('');
+    await page.getByLabel('Reason contains').fill('TimeoutError');
+    await page.keyboard.press('Enter');
+    await sees(page, 'Found here: 4.');
+  },
+
+  async 'the fleet shows who owns which shard, and a process that is silent'() {
+    const page = await reader();
+    await log_in(page, 'secret', '/?view=fleet');
+    assert.equal(await page.locator('.grid .tile').count(), 4);
+    await page.getByRole('row', { name: /0–3/ }).waitFor();
+    await page.getByRole('row', { name: /127\.0\.0\.1:9 silent/ }).waitFor();
+    await page.getByRole('link', { name: 'Destinations' }).click();
+    await sees(page, 'No forwarder is known');
+    await sees(page, '127.0.0.1:9 does not answer');
+  },
+
+  async 'a tenant sees and changes what is its own, and nothing of the whole deployment'() {
+    const page = await reader();
+    await log_in(page, 'tenant');
+    await sees(page, 'No message was ever put');
+    for (const name of ['Fleet', 'Destinations', 'Operations']) assert.equal(await page.getByRole('link', { name }).count(), 0, name);
+    await put('acme%2Forders', 'own-1?group=acme%2Fg', { due: '+3h', group: 'acme/g', payload: 'x' });
+    await put('acme%2Forders', 'own-2', { due: '+4h', payload: 'x' });
+    await page.getByRole('link', { name: 'orders' }).click();
+    await page.getByRole('link', { name: 'own-1' }).waitFor();
+    assert.equal(await page.getByText('acme/').count(), 0);
+    assert.equal(await page.getByText('order-').count(), 0);
+    await page.getByRole('checkbox', { name: 'All of this page' }).check();
+    await page.getByRole('button', { name: 'Cancel 2' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Cancel 2' }).click();
+    await sees(page, 'Done: 2. Not done: 0.');
+    assert.equal((await api('GET', '/v1/topics/acme%2Forders')).cancelled, 2);
+    await page.getByRole('link', { name: 'Actions' }).click();
+    await page.getByRole('row', { name: /acme-desk .*cancelled messages/ }).waitFor();
+    assert.equal(await page.getByText('shop').count(), 0, 'actions of others');
+    await page.goto(`${GATEWAY}/?view=fleet`);
+    await sees(page, 'This token is limited to a tenant');
+    await sound(page, 'a refused screen');
+  },
+
   async 'a topic is paused and resumed'() {
     const page = await reader();
     await log_in(page, 'secret', '/?topic=orders');
@@ -360,6 +429,9 @@ const journeys = {
     await sees(page, 'It waits for its due time');
     await sees(page, 'read only');
     await sees(page, 'Your token has no right to see payloads');
+    await sees(page, 'a JSON object');
+    await page.locator('dt', { hasText: '/order' }).waitFor();
+    assert.equal(await page.getByText('茶').count(), 0, 'a value that is not listed');
     assert.equal(await page.getByRole('button', { name: 'Show the payload' }).count(), 0);
     for (const name of ['Reschedule', 'Cancel the message', 'Make it due now']) assert.equal(await page.getByRole('button', { name }).count(), 0);
     await page.goto(`${GATEWAY}/?topic=payments&state=dead`);
@@ -412,7 +484,7 @@ const journeys = {
   async 'every screen is sound in both themes, wide and narrow, in both languages'() {
     const screens = {
       overview: '/', topic: '/?topic=orders', range: `/?topic=orders&from=${Date.now()}&to=${Date.now() + 6 * 3_600_000}`,
-      dead: '/?topic=payments&state=dead', ready: '/?topic=mails&state=ready', message: '/?topic=orders&id=order-4711&group=user-5', find: '/?view=find&group=user-5', operations: '/?view=operations', actions: '/?view=actions',
+      dead: '/?topic=payments&state=dead', ready: '/?topic=mails&state=ready', message: '/?topic=orders&id=order-4711&group=user-5', find: '/?view=find&group=user-5', walk: '/?view=find&topic=letters&header=customer:3', fleet: '/?view=fleet', destinations: '/?view=destinations', operations: '/?view=operations', actions: '/?view=actions',
     };
     const { operations } = await api('GET', '/v1/operations');
     if (operations.length > 0) screens.operation = `/?view=operations&operation=${operations[0].id}`;

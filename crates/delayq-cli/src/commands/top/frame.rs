@@ -1,13 +1,12 @@
 //! The rows of each page, computed from two looks. Pure.
 
-use super::sample::{Process, Sample};
+use super::sample::Sample;
 use crate::commands::topics::flow;
 use crate::output::Judgement;
 use delayq::admin::Numbers;
 use delayq::{Topic, UnixMillis};
-use delayq_look::{Look, Shard, Topics};
+use delayq_look::{Circuit, Look, ProcessSeen, Shard, Topics};
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A shard overdue for this long is shown in red.
@@ -243,64 +242,48 @@ impl Since<'_> {
         }
     }
 
-    fn process(&self, process: &Process) -> ProcessRow {
+    fn process(&self, process: &ProcessSeen) -> ProcessRow {
         let exported = match &process.exported {
             Ok(exported) => exported,
             Err(why) => return ProcessRow::silent(&process.name, why),
         };
         let earlier = self.before.and_then(|before| before.processes.iter().find(|p| p.name == process.name));
+        let late = |part| process.lateness(earlier, part);
         let earlier = earlier.and_then(|process| process.exported.as_ref().ok());
-        let late = |part| {
-            let of = |name| exported.quantile(name, earlier, part);
-            of("delayq_lateness_seconds").or_else(|| of("delayq_forwarder_lateness_seconds"))
-        };
         let ms = |seconds: f64| seconds * 1000.0;
         let moved = ["delayq_timer_moved_total", "delayq_forwarder_settled_total"]
             .into_iter()
             .find_map(|name| self.rate(earlier.and_then(|e| e.sum(name)), exported.sum(name)?));
-        let drained = exported.sum("delayq_timer_drained") == Some(1.0);
-        let state = match (process.ready, drained) {
-            (false, _) => "NOT READY",
-            (true, true) => "drained",
-            (true, false) => "ready",
+        let state = match process.state() {
+            "not_ready" => "NOT READY",
+            state => state,
         };
         ProcessRow {
             name: process.name.clone(),
             state: state.to_owned(),
-            shards: exported
-                .sum("delayq_timer_shards")
-                .or_else(|| exported.sum("delayq_forwarder_shards"))
-                .map(|shards| shards as u64),
+            shards: process.shards(),
             moved_per_s: moved,
             lateness_p50_ms: late(0.5).map(ms),
             lateness_p99_ms: late(0.99).map(ms),
-            oldest_overdue_ms: exported.sum("delayq_timer_oldest_overdue_seconds").map(ms),
+            oldest_overdue_ms: process.overdue().map(ms),
         }
     }
 }
 
 /// The destinations of a forwarder, with the circuit state of each.
-fn destinations(process: &Process) -> Vec<DestinationRow> {
-    let Ok(exported) = &process.exported else { return Vec::new() };
-    let braked = |labels: &BTreeMap<String, String>| {
-        exported.of("delayq_forwarder_braked").any(|series| series.labels == *labels && series.value > 0.0)
+fn destinations(process: &ProcessSeen) -> Vec<DestinationRow> {
+    let row = |end: delayq_look::RouteEnd| DestinationRow {
+        name: process.name.clone(),
+        sink: end.sink,
+        destination: end.destination,
+        circuit: match end.circuit {
+            Circuit::Closed => "closed",
+            Circuit::HalfOpen => "half open",
+            Circuit::Open => "OPEN",
+            Circuit::Rests => "rests: it rejects",
+        },
     };
-    let circuits = exported.of("delayq_forwarder_circuit").map(|series| {
-        let label = |name: &str| series.labels.get(name).cloned().unwrap_or_default();
-        let circuit = match series.value {
-            _ if braked(&series.labels) => "rests: it rejects",
-            value if value < 0.5 => "closed",
-            value if value < 1.5 => "half open",
-            _ => "OPEN",
-        };
-        DestinationRow {
-            name: process.name.clone(),
-            sink: label("sink"),
-            destination: label("destination"),
-            circuit,
-        }
-    });
-    circuits.collect()
+    process.destinations().into_iter().map(row).collect()
 }
 
 // === impl rows ===

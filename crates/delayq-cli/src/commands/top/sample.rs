@@ -1,11 +1,8 @@
 //! A look at the deployment: Redis's shards and topics, and the exports of the processes.
 
 use crate::deployment::Context;
-use crate::endpoints::known;
-use crate::exposition::Exposition;
-use delayq_look::{Look, Want, Which};
+use delayq_look::{Look, ProcessSeen, Want, Which, exporters};
 use delayq_service::config::HostPort;
-use futures_util::future::join_all;
 use std::time::Instant;
 
 /// Maximum topics counted at each look, because a count asks every shard.
@@ -15,16 +12,9 @@ const TOPICS: usize = 100;
 pub(super) struct Sample {
     pub(super) at: Instant,
     pub(super) look: Look,
-    pub(super) processes: Vec<Process>,
+    pub(super) processes: Vec<ProcessSeen>,
     /// The reason, if the registrations could not be read.
     pub(super) unregistered: Option<String>,
-}
-
-/// A process: the exported metrics, or the reason for the missing answer.
-pub(super) struct Process {
-    pub(super) name: String,
-    pub(super) exported: Result<Exposition, String>,
-    pub(super) ready: bool,
 }
 
 // === impl Sample ===
@@ -34,8 +24,10 @@ impl Sample {
     pub(super) async fn take(context: &Context, endpoints: &[HostPort]) -> Self {
         let at = Instant::now();
         let want = Want { layouts: true, topics: Which::All(Some(TOPICS)), ..Want::default() };
-        let (look, (processes, unregistered)) =
-            tokio::join!(Look::take(&context.deployment, want), processes(context, endpoints));
+        let (look, (processes, unregistered)) = tokio::join!(
+            Look::take(&context.deployment, want),
+            exporters(&context.deployment, context.endpoints(endpoints))
+        );
         Self { at, look, processes, unregistered }
     }
 
@@ -45,17 +37,4 @@ impl Sample {
         let processes = self.unregistered.as_ref().map(|why| format!("processes: {why}"));
         shards.into_iter().chain(self.look.missing()).chain(processes).collect()
     }
-}
-
-async fn processes(context: &Context, given: &[HostPort]) -> (Vec<Process>, Option<String>) {
-    let (endpoints, unregistered) = known(&context.config, given).await;
-    let processes = endpoints.into_iter().map(|endpoint| async move {
-        let (metrics, ready) = tokio::join!(endpoint.get("/metrics"), endpoint.get("/readyz"));
-        Process {
-            exported: metrics.map(|text| Exposition::read(&text)),
-            ready: ready.is_ok_and(|answer| answer.contains("\"ready\":true")),
-            name: endpoint.name,
-        }
-    });
-    (join_all(processes).await, unregistered)
 }

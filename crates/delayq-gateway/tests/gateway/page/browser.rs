@@ -97,16 +97,18 @@ async fn every_journey_of_a_reader_ends_well() {
     let folder = Folder::new("page");
     let file = folder.join("tokens");
     let lines = token_line("shop", "secret") + &token_line("desk", "seen").replace('\n', " read\n");
-    std::fs::write(&file, &lines).unwrap();
-    let settings = format!("tokens = \"{}\"\n{ALONE}", file.display());
-    let stage = Stage::private(&settings).await;
-    let other = stage.another_with(&settings).await;
-    let _timer = stage.timer();
+    let tenant = token_line("acme-desk", "tenant").replace('\n', " tenant=acme\n");
+    std::fs::write(&file, lines + &tenant).unwrap();
+    let settings = format!("tokens = \"{}\"\nshown.orders = [\"/order\"]\n", file.display());
+    let stage = Stage::private(&format!("{settings}{ALONE}")).await;
+    let (_timer, timer) = stage.timer_with_endpoint().await;
+    let main =
+        stage.another_with(&format!("{settings}processes = [\"{timer}\", \"127.0.0.1:9\"]\n{ALONE}")).await;
     let journeys = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page/journeys.mjs");
     let mut command = Command::new("node");
     command.arg(journeys).current_dir(folder.path()).env("TOOLS", tools).env("CHROMIUM", chromium);
-    command.env("GATEWAY", format!("http://{}", stage.gateway.address));
-    command.env("OTHER", format!("http://{}", other.address));
+    command.env("GATEWAY", format!("http://{}", main.address));
+    command.env("OTHER", format!("http://{}", stage.gateway.address));
     command.env("TOKENS", &file).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
     let mut walking = command.spawn().unwrap();
     let (mut asks, said) = (walking.stdin.take().unwrap(), walking.stdout.take().unwrap());

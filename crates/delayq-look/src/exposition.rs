@@ -30,6 +30,11 @@ impl Exposition {
         self.0.iter().filter(move |series| series.name == name)
     }
 
+    /// The exports of several processes together.
+    pub fn of_all<'e>(all: impl IntoIterator<Item = &'e Self>) -> Self {
+        Self(all.into_iter().flat_map(|one| one.0.iter().cloned()).collect())
+    }
+
     /// The sum over all labels; `None` if the process does not export the metric.
     pub fn sum(&self, name: &str) -> Option<f64> {
         self.of(name).map(|series| series.value).reduce(|sum, value| sum + value)

@@ -1,9 +1,8 @@
 //! The admin endpoints of a deployment's processes: addresses and answers.
 
-use crate::deployment::CliConfig;
-use delayq_look::observer;
+use crate::deployment::Deployment;
 use delayq_service::ask;
-use delayq_service::config::{HostPort, Listen};
+use delayq_service::config::HostPort;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -24,26 +23,23 @@ pub struct Endpoint {
 /// The name of the process, and the registered address of the endpoint.
 type Registered = (String, String);
 
-/// The endpoints that are registered in etcd, the configured endpoint, and the given endpoints; and the reason, if the
-/// registered endpoints are missing.
-pub async fn known(config: &CliConfig, given: &[HostPort]) -> (Vec<Endpoint>, Option<String>) {
+/// The endpoints that are registered in etcd, and the other endpoints; and the reason, if the registered endpoints are missing.
+pub async fn endpoints(
+    deployment: &Deployment,
+    others: impl IntoIterator<Item = HostPort>,
+) -> (Vec<Endpoint>, Option<String>) {
     let (mut members, mut missing) = (Vec::new(), None);
-    if config.etcd.enabled {
-        match registered(config).await {
+    if deployment.has_etcd() {
+        match registered(deployment).await {
             Ok(found) => members = found,
             Err(why) => missing = Some(why),
         }
     }
-    let configured = match (&config.admin.listen, config.admin.advertise.as_str()) {
-        (Listen::At(address), "") => Some(address.clone()),
-        (Listen::At(address), host) => Some(HostPort::new(host, address.port())),
-        (Listen::Off, _) => None,
-    };
-    (of(members, configured.into_iter().chain(given.iter().cloned())), missing)
+    (of(members, others.into_iter()), missing)
 }
 
-async fn registered(config: &CliConfig) -> Result<Vec<Registered>, String> {
-    let observer = observer(&config.deployment, &config.etcd).map_err(|fault| fault.message())?;
+async fn registered(deployment: &Deployment) -> Result<Vec<Registered>, String> {
+    let observer = deployment.observer().map_err(|fault| fault.message())?;
     let members = observer.overview().await.map_err(|error| error.to_string())?.members;
     let with_endpoint = members.into_iter().filter(|member| !member.address.is_empty());
     Ok(with_endpoint.map(|member| (format!("timer-{}", member.name), member.address)).collect())
