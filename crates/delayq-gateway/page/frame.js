@@ -6,8 +6,8 @@ import { distance, language, refused, t, zone } from './words.js';
 
 /** The screens that the reader may see: a tenant sees nothing of the whole deployment. */
 function screens(me) {
-  const whole = me && me.tenant === null ? ['fleet', 'destinations', 'operations'] : [];
-  return ['find', ...whole, ...(me?.rights.includes('audit') ? ['actions'] : [])];
+  const whole = me && me.tenant === null ? ['fleet', 'destinations'] : [];
+  return ['find', ...whole, 'operations', ...(me?.rights.includes('audit') ? ['actions'] : [])];
 }
 
 /** The whole page: one screen in its frame. */

@@ -57,8 +57,7 @@ export function bar(selection, messages, more) {
   };
   const act = (deed) => () => (chosen.all ? act_on_all(page, deed, filter) : act_on_some(page, deed, [...chosen.some.values()], () => chosen.some.clear()));
   const deeds = chosen.all ? WITH_ALL[state] : n > 0 ? BY_ID[state] : [];
-  // Operations are of the whole deployment.
-  const has_all = more && page.me.tenant === null && WITH_ALL[state].length > 0;
+  const has_all = more && WITH_ALL[state].length > 0;
   return html`
     <div class="bar" role="group" aria-label=${t('chosen_messages')}>
       <label class="whole">${box_of_all(selection, messages)} ${t('choose_page')}</label>
