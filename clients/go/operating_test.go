@@ -155,7 +155,7 @@ func TestDeadLettersAreListedWithTheirReasonsReplayedAndPurged(t *testing.T) {
 	}
 	bury := func(count int) {
 		for n := 0; n < count; n++ {
-			must(must(client.Reserve(ctx, Reserve{Topics: []string{"t"}, Max: 10}))[0].Bury(ctx, "no such user"))
+			must(must(client.Reserve(ctx, Reserve{Topics: []string{"t"}}))[0].Bury(ctx, "no such user"))
 		}
 	}
 	bury(4)
