@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Builds and runs the tests of the workspace, with these options of cargo test: two test binaries at a time, since most
 tests wait for servers, then one by one those that measure times. With `--clients`, the tests of the clients in other languages
-run with the former, four at a time. The output of each is printed when it has ended. Finally come the slowest tests, the tests'
-remarks (SKIPPED: the machine does not allow the test; INCONCLUSIVE: the machine was too busy), and the failures.
+run beside the former. The output of each is printed when it has ended. Finally come the slowest tests, the tests' remarks
+(SKIPPED: the machine does not allow the test; INCONCLUSIVE: the machine was too busy), and the failures.
 """
 
 import json
@@ -26,8 +26,7 @@ WAITING = {"compensator", "intake", "shapes"}
 SLOWEST = 30
 # Lines of a failed test that the summary repeats.
 SHOWN = 12
-# The clients in other languages. Their tests wait, too.
-CLIENTS = ["python", "node", "go"]
+CLIENTS = "clients in other languages"
 
 
 def binaries(options):
@@ -61,7 +60,7 @@ def heard(command, folder=ROOT, environment=None):
 
 def failures(name, text):
     """The tests that failed: of Rust with what they printed from their panic on, of other languages by their runner's line."""
-    if name in CLIENTS:
+    if name == CLIENTS:
         named = r"^(?:FAILED|ERROR) .*|^✖ .*ms\)$|^\s*--- FAIL: .*|^thread .* panicked at .*"
         yield from dict.fromkeys(re.findall(named, text, re.M))
     for test in re.findall(r"^test (\S+) .*\.\.\. FAILED", text, re.M):
@@ -91,9 +90,9 @@ def run_all(found, arguments, with_clients):
     """The output of each of these binaries, and the names of those that failed."""
     outputs, failed = {}, []
     for is_alone, at_once in (False, AT_ONCE), (True, 1):
-        clients = CLIENTS if with_clients and not is_alone else []
-        with ThreadPoolExecutor(at_once * 2 if clients else at_once) as pool:
-            running = {pool.submit(heard, ["scripts/test-clients.sh", "installed", name]): name for name in clients}
+        clients = {CLIENTS: ["scripts/test-clients.sh", "installed"]} if with_clients and not is_alone else {}
+        with ThreadPoolExecutor(at_once + len(clients)) as pool:
+            running = {pool.submit(heard, command): name for name, command in clients.items()}
             some = [binary for binary in found if (binary[0] in ALONE) == is_alone]
             running |= {pool.submit(run, *binary, arguments): binary[0] for binary in some}
             for ended in as_completed(running):

@@ -96,7 +96,7 @@ impl Stack {
         let forwarder = service(&folder, "delayq-forwarder", ports[1]);
         let compensator = service(&folder, "delayq-compensator", ports[2]);
         let checks = checks(folder.join("delayq.toml")).await;
-        let (prometheus, alerts) = prometheus(&folder, &[&ports[..], &[checks]].concat()).await;
+        let (prometheus, alerts) = prometheus(&folder, &ports, checks).await;
         let _others = [forwarder, compensator, prometheus];
         Self { redis, destination, folder, ports, timer, nats, _others, alerts, fired: BTreeSet::new() }
     }
@@ -168,12 +168,14 @@ async fn checks(configuration: PathBuf) -> u16 {
 }
 
 /// Also its endpoint.
-async fn prometheus(folder: &Folder, ports: &[u16]) -> (Process, AdminEndpoint) {
+async fn prometheus(folder: &Folder, services: &[u16], checks: u16) -> (Process, AdminEndpoint) {
     fs::write(folder.join("alerts.yaml"), quickened()).unwrap();
+    // A scrape lasts an interval at most, and a check starts a program: seconds on a busy machine.
     let text = format!(
         "global: {{ scrape_interval: 1s, evaluation_interval: 1s }}\nrule_files: [alerts.yaml]\n\
-         scrape_configs:\n- job_name: delayq\n  static_configs:\n  - targets: {:?}\n",
-        ports.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>()
+         scrape_configs:\n- job_name: delayq\n  static_configs:\n  - targets: {:?}\n\
+         - job_name: checks\n  scrape_interval: 5s\n  static_configs:\n  - targets: ['127.0.0.1:{checks}']\n",
+        services.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>()
     );
     fs::write(folder.join("prometheus.yaml"), text).unwrap();
     let address = format!("127.0.0.1:{}", free_port());
