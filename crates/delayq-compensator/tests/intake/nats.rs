@@ -222,33 +222,6 @@ async fn a_consumer_without_a_bound_is_read_no_further_ahead_than_the_intake_say
     compensator.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_stopped_compensator_held_comes_back_at_once() {
-    let mut stage = Stage::<Nats>::start().await;
-    let of = stage.broker.context().await.get_stream("in").await.unwrap();
-    // Without a word of the compensator the server would wait for longer than this test.
-    let patient = pull::Config {
-        durable_name: Some("delayq".to_owned()),
-        ack_wait: Duration::from_secs(600),
-        ..pull::Config::default()
-    };
-    of.create_consumer(patient).await.unwrap();
-    let first = stage.compensator("").await;
-    first.is_ready().await;
-    stage.deployment.server.kill().await;
-    stage.broker.publish((0..5).map(|n| Sent::put(&format!("m{n}"), &[])).collect()).await;
-    wait_until("all of them held", LONG, async || {
-        of.consumer_info("delayq").await.unwrap().num_ack_pending == 5
-    })
-    .await;
-    first.stop().await;
-    stage.deployment.server.resume().await;
-    let second = stage.compensator("").await;
-    stage.has_delayed(5).await;
-    stage.is_settled().await;
-    second.stop().await;
-}
-
 /// Records of 1 MiB, of which the next never fits into the remaining bytes: the intake asks for fewer, and
 /// passes over none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -63,12 +63,6 @@ impl Outstanding {
         lock(&self.records).take(sequence)
     }
 
-    /// Ends the signs. Returns the subjects for the acks of all records, in order.
-    pub(super) fn end(&self) -> Vec<Subject> {
-        self.telling.abort();
-        std::mem::take(&mut lock(&self.records).out).into_values().map(|out| out.reply).collect()
-    }
-
     /// Number and bytes of the records.
     pub(super) fn held(&self) -> (usize, usize) {
         let records = lock(&self.records);

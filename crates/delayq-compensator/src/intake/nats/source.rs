@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 /// After this time without a sign a record is handed out again, if this process creates the consumer.
 const ACK_WAIT: Duration = Duration::from_secs(10);
@@ -44,9 +44,6 @@ const TOO_LARGE: &str = "Exceeds MaxBytes";
 const MOST_BYTES: usize = 16 << 20;
 /// Maximum bytes of unacked records, exceeded by at most one record.
 const MOST_AHEAD_BYTES: usize = 64 << 20;
-
-/// Gives a record back: the server hands it out again after 300 ms, when the requests of this connection are gone.
-const GIVE_BACK: &str = "-NAK {\"delay\": 300000000}";
 
 const BROKEN: &str = "the connection broke";
 const UNOPENED: &str = "not connected";
@@ -222,10 +219,6 @@ impl NatsConnection {
         if self.since.is_none() {
             let info = self.ask().await?;
             self.sequences.begin(info.delivered.stream_sequence);
-            // What a stopped reader gave back comes at once.
-            if info.num_ack_pending > 0 {
-                self.request(info.num_ack_pending, MOST_AHEAD_BYTES).await?;
-            }
         }
         let since = *self.since.get_or_insert_with(Instant::now);
         loop {
@@ -366,19 +359,6 @@ impl NatsConnection {
         Ok(())
     }
 
-    /// Gives all records back. Another reader has those of a lost connection by now, or may have.
-    async fn give_back(&mut self) {
-        if self.lost().is_some() {
-            return;
-        }
-        while self.request.is_some() && matches!(self.receive().now_or_never(), Some(Ok(()))) {}
-        self.request = None;
-        for reply in self.outstanding.end() {
-            // A failure means a lost connection: the server hands the records out again by itself.
-            let _ = self.client.publish(reply, GIVE_BACK.into()).await;
-        }
-    }
-
     async fn ack(&self, reply: Subject) -> Result<(), String> {
         self.client.publish(reply, "+ACK".into()).await.map_err(|error| error.to_string())
     }
@@ -502,13 +482,9 @@ impl Broker for NatsSource {
     }
 
     async fn close(&mut self) {
-        if let Some(mut open) = self.open.take() {
-            // Pending acks go out first.
-            let ending = async {
-                open.give_back().await;
-                let _ = open.client.flush().await;
-            };
-            let _ = timeout(PATIENCE, ending).await;
+        if let Some(open) = self.open.take() {
+            // Sends pending acks first.
+            let _ = tokio::time::timeout(PATIENCE, open.client.flush()).await;
             self.sequences = open.sequences;
         }
     }
