@@ -124,7 +124,7 @@ type PausedGroup struct {
 	Since time.Time
 }
 
-// PauseGroup stops the messages of one group of the topic from being reserved; the others pass them. Safe to repeat.
+// PauseGroup stops the messages of one group of the topic from being reserved; messages of other groups pass. Safe to repeat.
 func (t Topic) PauseGroup(ctx context.Context, group string) error {
 	return t.changePause(ctx, "pause", group)
 }

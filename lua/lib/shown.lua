@@ -10,8 +10,8 @@ local function held_by_group(m)
 end
 
 -- A message for display: its envelope with the actual state (READY where ready, with HELD while parked messages of its group
--- go first or the group is paused) and the reason of a dead letter at the end, its gen and its state; nil if missing. A key of another type is shown
--- as a malformed envelope.
+-- go first or the group is paused) and the reason of a dead letter at the end, its gen and its state; nil if missing. A key of
+-- another type is shown as a malformed envelope.
 local function shown(no, id)
   local env = whole_of(no, id)
   local m, why = decode(no, id, env)

@@ -138,7 +138,7 @@ export class Topic {
     return this.policy();
   }
 
-  /** Stops the messages of one group of the topic from being reserved; the others pass them. Safe to repeat. */
+  /** Stops the messages of one group of the topic from being reserved; messages of other groups pass. Safe to repeat. */
   async pauseGroup(group: string): Promise<void> {
     await this.changePause("pause", group);
   }

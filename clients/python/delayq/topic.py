@@ -107,7 +107,7 @@ class AsyncTopic:
         return await self.policy()
 
     async def pause_group(self, group: str) -> None:
-        """Stops the messages of one group of the topic from being reserved; the others pass them. Safe to repeat."""
+        """Stops the messages of one group of the topic from being reserved; messages of other groups pass. Safe to repeat."""
         await self._client._call_each_shard("pause_group", [self._stored, "pause", name("group", group)])
 
     async def resume_group(self, group: str) -> None:

@@ -38,7 +38,7 @@ enum Action {
     Pause {
         /// The topic
         topic: Name,
-        /// Pause only the messages of this group; the others pass them
+        /// Pause only the messages of this group; messages of other groups pass
         #[arg(long)]
         group: Option<Group>,
     },
