@@ -22,7 +22,7 @@ pub(crate) async fn target() -> Target {
         .set("bootstrap.servers", server.address())
         .set("acks", "all")
         .set("enable.idempotence", "true")
-        .set("linger.ms", config.linger.as_millis().to_string())
+        .set("linger.ms", "1")
         .create()
         .unwrap();
     Target {

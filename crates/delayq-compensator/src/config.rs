@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CompensatorConfig {
-    /// Maximum number of records in one step: 1 to 2,000; default 2,000.
+    /// Maximum number of records in one step, 1 to 2,000; not a key of the file.
+    #[serde(skip)]
     pub batch: u16,
     /// Interval between polls of an empty spool, each some microseconds. 10 ms to 1 m; default 200 ms. Bounds the wait of a
     /// record while Redis is available.
@@ -19,14 +20,12 @@ pub struct CompensatorConfig {
     /// Maximum number of records a second, so that a large spool leaves capacity for other clients: 1 to 1,000,000; default
     /// 0: no limit.
     pub rate: u32,
-    /// Puts that have waited for longer are set aside instead: up to 365 days; default 0 s: no limit.
-    pub max_age: HumanDuration,
 }
 
 // === impl CompensatorConfig ===
 
 impl CompensatorConfig {
-    /// The default and the maximum of `batch`.
+    /// The default of `batch`.
     pub const BATCH: u16 = 2_000;
     /// The default of `poll_interval`.
     pub const POLL_INTERVAL: HumanDuration = HumanDuration::from_millis(200);
@@ -41,14 +40,12 @@ impl Default for CompensatorConfig {
             poll_interval: Self::POLL_INTERVAL,
             longest_rest: Self::LONGEST_REST,
             rate: 0,
-            max_age: HumanDuration::from_secs(0),
         }
     }
 }
 
 impl Section for CompensatorConfig {
     fn validate(&self, at: &mut Faults) {
-        at.range("batch", &self.batch, 1..=Self::BATCH);
         at.range(
             "poll_interval",
             &self.poll_interval,
@@ -57,10 +54,5 @@ impl Section for CompensatorConfig {
         let rest = HumanDuration::from_millis(100)..=HumanDuration::from_secs(600);
         at.range("longest_rest", &self.longest_rest, rest);
         at.range("rate", &self.rate, 0..=1_000_000);
-        at.range(
-            "max_age",
-            &self.max_age,
-            HumanDuration::from_secs(0)..=HumanDuration::from_secs(365 * 86_400),
-        );
     }
 }

@@ -10,7 +10,7 @@ use crate::writes::Write;
 use async_trait::async_trait;
 use delayq::protocol::{Holder, Probe, ShardId};
 use delayq::spool::AnyRecord;
-use delayq::{Client, Fate, Topic, UnixMillis};
+use delayq::{Client, Fate, Topic};
 use delayq_spool::{Settled, SpoolError, SpoolReader, SpoolStats, Spooled};
 use prometheus_client::metrics::counter::Counter;
 use std::path::PathBuf;
@@ -339,9 +339,7 @@ impl SpoolSource {
     }
 
     fn recorded(&self, batch: Vec<Spooled>) -> Vec<HandedOut<SpoolKey>> {
-        let now = delayq_service::host_now();
-        let recorded = |Spooled { seq, spooled_at, id, rests, record, .. }| {
-            let record = record.and_then(|record| self.young_enough(record, spooled_at, now));
+        let recorded = |Spooled { seq, id, rests, record, .. }| {
             let topic = record.as_ref().ok().and_then(AnyRecord::message).map(|of| of.topic.clone());
             let what = match record {
                 Err(why) => RecordContent::Unfit(why),
@@ -356,25 +354,6 @@ impl SpoolSource {
             HandedOut { key: SpoolKey { seq, topic }, what }
         };
         batch.into_iter().map(recorded).collect()
-    }
-
-    /// The record, or the reason if the age sets the record aside. Puts alone are: a message would be delivered if the
-    /// cancel were set aside. An unreadable time of spooling is 0.
-    fn young_enough(
-        &self,
-        record: AnyRecord,
-        spooled_at: UnixMillis,
-        now: UnixMillis,
-    ) -> Result<AnyRecord, String> {
-        let max = *self.config.max_age;
-        let is_old = !max.is_zero() && spooled_at.get() > 0 && now.since(spooled_at) > max;
-        match record.message().filter(|record| is_old && record.verb() == "put") {
-            Some(put) => {
-                let stored = if put.fate == Fate::Unknown { ", and may be stored already" } else { "" };
-                Err(format!("the record has waited for longer than {max:?}{stored}"))
-            }
-            None => Ok(record),
-        }
     }
 
     /// Tells the spool of Redis's clock, where records of an earlier boot wait.

@@ -10,6 +10,7 @@ use delayq_tests::deadline::LONG;
 use delayq_tests::disk_shim::{DiskShim, Syncs};
 use delayq_tests::ports::free_port;
 use delayq_tests::process::{Process, Stream};
+use futures_util::future::join_all;
 use std::env;
 use std::path::Path;
 use std::process::Command;
@@ -18,11 +19,13 @@ use std::sync::Arc;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_delayq-compensator");
 const WRITES: u64 = 60;
 const IDS: u64 = 6;
+/// Of records a second, and so the most in a step.
+const RATE: u64 = 7;
 
 fn start(host: &Host, disk: &DiskShim, syncs: Syncs) -> Process {
     let config = host.folder.join("delayq.toml");
     let text = format!(
-        "{}[admin]\nlisten = \"\"\n[spool]\ndir = \"{}\"\n[compensator]\nbatch = 7\n",
+        "{}[admin]\nlisten = \"\"\n[spool]\ndir = \"{}\"\n[compensator]\nrate = {RATE}\n",
         host.deployment.sections(),
         disk.path().display(),
     );
@@ -40,8 +43,8 @@ async fn a_compensator_that_ends_between_any_two_steps_changes_nothing_of_the_re
         write.carry_out(&calm.producer).await;
     }
     let expected = known_by_ids(&calm, IDS).await;
-    // In each step: between Redis's answers and the note of the results.
-    for number in 1..=6 {
+    // In each step: between Redis's answers and the note of the results. The steps come a second apart.
+    let ends = (1..=6).map(async |number| {
         let host = Host::start().await;
         let disk = DiskShim::new();
         let spool = SpoolWriter::open(disk.path(), &SpoolSettings::default()).unwrap();
@@ -56,7 +59,8 @@ async fn a_compensator_that_ends_between_any_two_steps_changes_nothing_of_the_re
         assert_eq!(known_by_ids(&host, IDS).await, expected, "sync {number}");
         let stats = resubmitter.stats().await.unwrap();
         assert!(stats.waiting == 0 && stats.balances(), "sync {number}: {stats:?}");
-    }
+    });
+    join_all(ends).await;
 }
 
 #[tokio::test]

@@ -10,7 +10,8 @@ use delayq_tests::process::{Process, Signal};
 use std::process::Command;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_delayq-compensator");
-const COUNT: u64 = 3000;
+/// Of ten steps.
+const COUNT: u64 = 20_000;
 
 #[tokio::test]
 async fn a_compensator_that_is_killed_loses_nothing_and_puts_nothing_twice() {
@@ -28,7 +29,7 @@ async fn a_compensator_that_is_killed_loses_nothing_and_puts_nothing_twice() {
     }
     let config = host.folder.join("delayq.toml");
     let text = format!(
-        "{}[admin]\nlisten = \"\"\n[spool]\ndir = \"{}\"\n[compensator]\nbatch = 5\n",
+        "{}[admin]\nlisten = \"\"\n[spool]\ndir = \"{}\"\n",
         host.deployment.sections(),
         host.folder.path().display(),
     );

@@ -1,19 +1,16 @@
 //! Writes that cannot be carried out rest alone, although Redis is usable.
 
 use super::steps::{Report, Resubmitter};
-use super::{FAR, Host, drain, message, target, topic};
+use super::{FAR, Host, message, target, topic};
 use delayq::spool::SpoolRecord;
 use delayq::{Admin, Fate, Message, Topic, UnixMillis};
 use delayq_compensator::{CompensatorConfig, Deps, SourcesMetrics, build};
-use delayq_service::config::HumanDuration;
 use delayq_service::{Metrics, Readiness, Shutdown};
 use delayq_spool::{Retried, Settled, SpoolReader, SpoolStats};
 use delayq_tests::deadline::{LONG, SHORT, wait_until, within};
 use std::time::{Duration, Instant};
 
 const RECORDS: u64 = 400;
-/// Every record is older.
-const AGE: Duration = Duration::from_millis(1);
 const BROKEN: &str = "{dq:2}:meta";
 const AWAY: &str = "{dq:2}:away";
 
@@ -192,39 +189,6 @@ async fn the_running_compensator_serves_the_others_and_retries_what_rests() {
     assert_eq!(stored(&host).await, (RECORDS + 40, RECORDS));
     shutdown.request();
     within("the compensator's end", SHORT, running).await.unwrap().unwrap();
-}
-
-#[tokio::test]
-async fn what_has_waited_for_too_long_is_set_aside_if_that_is_asked_for() {
-    let host = Host::start().await;
-    spool(&host).await;
-    wait_until("the records to be old", LONG, async || stats(&host).oldest_age() > AGE).await;
-    let mut resubmitter = host.resubmitter_with(|config| config.max_age = HumanDuration::from(AGE)).await;
-    assert_eq!(resubmitter.run_once().await.unwrap().rejected, RECORDS);
-    let mut beside = SpoolReader::open_beside(host.folder.path()).unwrap();
-    let aside = beside.rejected(0, 1).unwrap();
-    assert_eq!(aside[0].reason, "the record has waited for longer than 1ms");
-    assert_eq!(beside.retry(aside[0].seq, false).unwrap(), Retried::Overtaken);
-    // A returned record counts as waiting from now on.
-    assert_eq!(beside.retry(aside[0].seq, true).unwrap(), Retried::Waits);
-    drop(resubmitter);
-    let mut resubmitter = host.resubmitter_with(|config| config.max_age = HumanDuration::from(LONG)).await;
-    for _ in 0..2 {
-        drain(&mut resubmitter).await;
-    }
-    assert_eq!(stored(&host).await, (1, 0));
-}
-
-#[tokio::test]
-async fn a_cancel_is_carried_out_however_long_it_has_waited() {
-    let host = Host::start().await;
-    host.present(message("old")).await;
-    let cancel = SpoolRecord::cancel(&topic(), &target("old"), UnixMillis::new(1));
-    host.spool.append(vec![cancel]).await.unwrap();
-    wait_until("the records to be old", LONG, async || stats(&host).oldest_age() > AGE).await;
-    let mut resubmitter = host.resubmitter_with(|config| config.max_age = HumanDuration::from(AGE)).await;
-    assert_eq!(resubmitter.run_once().await.unwrap().resubmitted, 1);
-    assert_eq!(stored(&host).await, (1, 1));
 }
 
 #[tokio::test]

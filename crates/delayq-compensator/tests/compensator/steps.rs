@@ -31,14 +31,6 @@ pub(super) struct Report {
 
 impl Resubmitter {
     pub(super) async fn new(folder: &Path, client: Client, batch: u16) -> Self {
-        Self::with(folder, client, |config| config.batch = batch).await
-    }
-
-    pub(super) async fn with(
-        folder: &Path,
-        client: Client,
-        change: impl FnOnce(&mut CompensatorConfig),
-    ) -> Self {
         let deps = Deps {
             client,
             spool: folder.to_owned(),
@@ -47,8 +39,7 @@ impl Resubmitter {
             readiness: Readiness::new(),
         };
         let poll_interval = HumanDuration::from_millis(10);
-        let mut config = CompensatorConfig { batch: 500, poll_interval, ..CompensatorConfig::default() };
-        change(&mut config);
+        let config = CompensatorConfig { batch, poll_interval, ..CompensatorConfig::default() };
         let compensator = build(config, deps).await.unwrap();
         Self { compensator, folder: folder.to_owned(), is_time: false, why: None }
     }
@@ -95,11 +86,7 @@ impl Resubmitter {
 
 impl Host {
     pub(super) async fn resubmitter(&self) -> Resubmitter {
-        self.resubmitter_with(|_| {}).await
-    }
-
-    pub(super) async fn resubmitter_with(&self, change: impl FnOnce(&mut CompensatorConfig)) -> Resubmitter {
-        Resubmitter::with(self.folder.path(), self.deployment.client.clone(), change).await
+        Resubmitter::new(self.folder.path(), self.deployment.client.clone(), 500).await
     }
 }
 

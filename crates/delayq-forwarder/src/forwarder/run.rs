@@ -23,6 +23,8 @@ use tokio::task::{JoinError, JoinSet};
 
 const COUNT_EVERY: Duration = Duration::from_secs(10);
 const REST_AFTER_ERROR: Duration = Duration::from_millis(250);
+/// Maximum bytes of payloads in one answer of a shard.
+const MAX_BYTES_OF_A_SHARD: u32 = 1 << 20;
 /// Maximum time without a turn before the loop counts as stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(10);
 /// Maximum time that a drain waits for sinks before releasing messages.
@@ -151,11 +153,8 @@ impl Run {
     }
 
     fn bounds(&self) -> Bounds {
-        let (of_a_shard, of_all) = (self.settings.max_bytes.bytes(), self.settings.in_flight_bytes.bytes());
-        Bounds {
-            of_a_shard: u32::try_from(of_a_shard).unwrap_or(u32::MAX),
-            of_all: usize::try_from(of_all).unwrap_or(usize::MAX),
-        }
+        let of_all = usize::try_from(self.settings.in_flight_bytes.bytes()).unwrap_or(usize::MAX);
+        Bounds { of_a_shard: MAX_BYTES_OF_A_SHARD, of_all }
     }
 
     fn next_wake(&self) -> Instant {

@@ -168,7 +168,7 @@ impl Stage {
     ) -> delayq_forwarder::Settings {
         let forwarder = ForwarderConfig {
             poll_interval: HumanDuration::from_millis(500),
-            circuit_first_rest: HumanDuration::from_millis(100),
+            circuit_first_rest: Duration::from_millis(100),
             circuit_longest_rest: HumanDuration::from_millis(500),
             ..ForwarderConfig::default()
         };

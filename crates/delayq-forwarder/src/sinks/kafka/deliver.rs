@@ -33,12 +33,11 @@ impl KafkaSink {
         settings
             .set("message.timeout.ms", self.patience.as_millis().to_string())
             .set("socket.timeout.ms", self.patience.as_millis().clamp(10, 60_000).to_string())
-            .set("linger.ms", config.linger.as_secs_f64().mul_add(1000.0, 0.0).to_string())
+            .set("linger.ms", "1")
+            // As the Java client chooses partitions.
+            .set("partitioner", "murmur2_random")
             .set("message.max.bytes", config.max_bytes.to_string())
             .set("queue.buffering.max.messages", "200000");
-        if config.java_partitions {
-            settings.set("partitioner", "murmur2_random");
-        }
         Ok(settings)
     }
 
