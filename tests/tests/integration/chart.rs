@@ -1,4 +1,4 @@
-//! The schema of the chart's values names delayq's settings as the sample file does.
+//! The schema of the chart's values names delayq's settings, and bounds them, as the sample file does.
 
 use super::reference::{Setting, root, settings};
 use delayq_tests::generated::compare;
@@ -68,6 +68,47 @@ fn line(line: &str, settings: &[Setting], patterns: &[String]) -> String {
     format!("{indent}\"description\": \"[{section}] {key}: {}{end}", &meaning[1..])
 }
 
+/// The largest value that the sample names: of a time, in seconds ("100ms to 10m"), or of a list ("up to 4 times").
+fn most(setting: &Setting, keyword: &str) -> u64 {
+    let number = |text: &str| text.parse::<u64>().ok();
+    let of_list =
+        || setting.meaning.split_once("up to ").and_then(|(_, rest)| number(rest.split_once(' ')?.0));
+    let of_time = || {
+        let (_, rest) = setting.meaning.split_once("ms to ")?;
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
+        let unit =
+            [('s', 1), ('m', 60), ('h', 3600)].into_iter().find(|(unit, _)| rest[..end].ends_with(*unit));
+        unit.and_then(|(_, secs)| Some(number(&rest[..end - 1])? * secs))
+    };
+    let found = if keyword == "maxItems" { of_list() } else { of_time() };
+    found.unwrap_or_else(|| panic!("the sample gives {} no {keyword}: {}", setting.key, setting.meaning))
+}
+
+/// The lines with the bounds of the setting that the object's description names.
+fn bounded(text: &str, settings: &[Setting]) -> String {
+    let (mut bounded, mut of) = (String::new(), None::<(usize, &Setting)>);
+    for line in text.lines() {
+        let indent = line.len() - line.trim_start().len();
+        of = of.filter(|(start, _)| indent >= *start);
+        let named = line.split_once("\"description\": \"[").and_then(|(_, rest)| rest.split_once("] "));
+        if let Some((section, rest)) = named {
+            let is_named =
+                |of: &&Setting| of.section == section && rest.starts_with(&format!("{}: ", of.key));
+            of = settings.iter().find(is_named).map(|setting| (indent, setting));
+        }
+        let keyword =
+            ["maximum", "maxItems"].into_iter().find(|word| line.contains(&format!("\"{word}\": ")));
+        let Some(((_, setting), keyword)) = of.zip(keyword) else {
+            bounded += &format!("{line}\n");
+            continue;
+        };
+        let (start, old) = line.split_once(": ").expect("the keyword has a value");
+        let comma = if old.ends_with(',') { "," } else { "" };
+        bounded += &format!("{start}: {}{comma}\n", most(setting, keyword));
+    }
+    bounded
+}
+
 #[test]
 fn the_schema_of_the_chart_says_what_the_sample_says_of_each_setting_and_knows_every_variable() {
     let settings = settings();
@@ -76,6 +117,8 @@ fn the_schema_of_the_chart_says_what_the_sample_says_of_each_setting_and_knows_e
     let path = root().join("deploy/kubernetes/delayq/values.schema.json");
     let schema = fs::read_to_string(&path).unwrap();
     let text: String = schema.lines().map(|text| format!("{}\n", line(text, &settings, &patterns))).collect();
+    let text = bounded(&text, &settings);
+    assert!(text.contains("\"maximum\": 600"), "{text}");
     assert!(text.contains("[gateway] insecure: ") && text.contains("^DELAYQ__REDIS__(URL"), "{text}");
     compare(path, &text, TEST);
 }
