@@ -11,7 +11,7 @@ mod file;
 mod kafka;
 mod nats;
 mod rabbitmq;
-mod redis_stream;
+mod redis;
 mod target;
 mod webhook;
 
@@ -108,7 +108,7 @@ async fn bare(target: &Target, count: usize) -> Figure {
 async fn target(name: &str) -> Option<Target> {
     match name {
         "file" => Some(file::target()),
-        "redis-stream" => Some(redis_stream::target().await),
+        "redis" => Some(redis::target().await),
         "rabbitmq" => Some(rabbitmq::target().await),
         "nats" => Some(nats::target().await),
         "kafka" => Some(kafka::target().await),
@@ -169,7 +169,7 @@ pub(crate) async fn run(count: usize, mut names: Vec<String>) {
     }
     names.retain(|name| room(name).is_none());
     if names.is_empty() {
-        names = ["file", "redis-stream", "rabbitmq", "nats", "kafka", "webhook"].map(str::to_owned).into();
+        names = ["file", "redis", "rabbitmq", "nats", "kafka", "webhook"].map(str::to_owned).into();
     }
     let redis = RedisServer::private().await;
     println!("{count} messages of {BODY_BYTES} bytes, medians of {ROUNDS}; messages a second");

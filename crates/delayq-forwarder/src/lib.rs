@@ -45,8 +45,8 @@ pub use pattern::Pattern;
 pub use service::ForwarderService;
 pub use sink::{CheckError, Sink};
 pub use sinks::{
-    Element, End, FileConfig, KafkaConfig, Kind, NatsConfig, RabbitmqConfig, RedisListConfig,
-    RedisStreamConfig, SinkConfig, StdoutConfig, WebhookConfig,
+    Element, FileConfig, KafkaConfig, Kind, NatsConfig, RabbitmqConfig, RedisForm, RedisSinkConfig,
+    SinkConfig, StdoutConfig, WebhookConfig,
 };
 pub use stats::Stats;
 pub use template::Template;

@@ -17,6 +17,6 @@ pub(crate) use kinds::Maker;
 pub use kinds::{Kind, SinkConfig};
 pub use nats::NatsConfig;
 pub use rabbitmq::RabbitmqConfig;
-pub use redis::{Element, End, RedisListConfig, RedisStreamConfig};
+pub use redis::{Element, RedisForm, RedisSinkConfig};
 pub use stdout::StdoutConfig;
 pub use webhook::WebhookConfig;

@@ -77,7 +77,7 @@ impl Stack {
              [sweep]\nevery = \"1s\"\nshare = 0.5\ndry_run = true\n[spool]\ndir = {:?}\n\
              [intake.orders]\ndead = \"dead\"\ntopic = \"later\"\nbatch = 1\nin_flight = 1\n\
              [intake.orders.nats]\nservers = [{:?}]\nstream = \"in\"\n\
-             [forwarder]\ncircuit_longest_rest = \"1s\"\n[sinks.out.redis-stream.redis]\nurl = {:?}\n\
+             [forwarder]\ncircuit_longest_rest = \"1s\"\n[sinks.out.redis.server]\nurl = {:?}\n\
              [[routes]]\ntopic = \"orders\"\nsink = \"out\"\n\
              [[routes]]\ntopic = \"bad\"\nsink = \"out\"\nto = \"{{header.where}}\"\n",
             redis.url(),

@@ -230,7 +230,7 @@ async fn unreadable(place: &Place, heard: &mut Heard, planted: &mut Planted) {
         "[sinks.a.webhook]\nurl = 'https://u:SECRET@h/'",
         "[sinks.a.webhook]\nurl = 'https://h/?token=SECRET'",
         "[sinks.a.webhook]\nurl = 'https://h/'\nheaders = { authorization = 'SECRET' }",
-        "[sinks.a.redis-list.redis]\nurl = 'redis://h:1?password=SECRET'",
+        "[sinks.a.redis.server]\nurl = 'redis://h:1?password=SECRET'",
         "[admin]\nlisten = 'u:SECRET@h:1'",
     ]
     .into_iter()

@@ -86,7 +86,7 @@ impl Destination {
             Self::File => {
                 format!("\n[sinks.{name}.file]\ndir = {}\n", quoted(&folder.display().to_string()))
             }
-            Self::Stream => format!("\n[sinks.{name}.redis-stream]\n"),
+            Self::Stream => format!("\n[sinks.{name}.redis]\n"),
         }
     }
 }

@@ -63,8 +63,8 @@ fn configuration(folder: &Folder, redis: &SharedRedis, admin: u16) -> String {
          's3cret-of-kafka'\n[sinks.n.nats]\ntoken = 's3cret-of-nats-token'\n[sinks.r.rabbitmq]\npassword = \
          {{ file = '{rabbitmq}' }}\n[sinks.w.webhook]\nurl = \
          'https://hooks.example/s3cret-of-webhook-path'\nsecret = 's3cret-of-webhook-signature'\nbearer = \
-         's3cret-of-webhook-bearer'\n[sinks.l.redis-list.redis]\nurl = \
-         'redis://:s3cret-of-redis-list@{address}/'\n[sinks.s.redis-stream.redis]\nurl = \
+         's3cret-of-webhook-bearer'\n[sinks.l.redis.server]\nurl = \
+         'redis://:s3cret-of-redis-list@{address}/'\n[sinks.s.redis.server]\nurl = \
          'redis://{address}/'\nusername = 'u'\npassword = {{ env = 'PLANTED_VARIABLE' }}\n[[routes]]\ntopic \
          = 'orders'\nsink = 'w'\nto = 'in/s3cret-of-route-to-path/{{id}}'\nheaders = {{ authorization = \
          'Basic s3cret-of-route-header' }}\n"

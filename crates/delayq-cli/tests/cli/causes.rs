@@ -242,7 +242,7 @@ async fn a_service_that_cannot_start_gives_first_advice_that_fits_its_cause() {
         (
             "forwarder",
             &here,
-            routed(&format!("redis-stream.redis]\nurl = '{nowhere}'")),
+            routed(&format!("redis.server]\nurl = '{nowhere}'")),
             ["DQ-F002", "refused", advice],
         ),
         (

@@ -26,12 +26,12 @@ struct Case {
 
 const CASES: &[Case] = &[
     Case {
-        text: "format = 'human'\n[sinks.out.redis-stream]\n[[routes]]\ntopic = 'a'\nsink = 'outt'\n",
+        text: "format = 'human'\n[sinks.out.redis]\n[[routes]]\ntopic = 'a'\nsink = 'outt'\n",
         exit: 78,
         said: "DQ-C001: 1 fault in FILE\n  FILE:12: routes[0].sink: no [sinks.outt]; known sinks: out",
     },
     Case {
-        text: "format = 'human'\n[sinks.out.redis-stream]\n[[routes]]\ntopic = '**'\nsink = 'out'\n[[routes]]\ntopic = 'b'\n\
+        text: "format = 'human'\n[sinks.out.redis]\n[[routes]]\ntopic = '**'\nsink = 'out'\n[[routes]]\ntopic = 'b'\n\
                sink = 'out'\n[[routes]]\ntopic = 'c d'\nsink = 'out'\n",
         exit: 78,
         said: "DQ-C001: 2 faults in FILE\n  FILE:14: routes[1].topic: this route never matches: route 1 (`**`) comes first \
@@ -39,9 +39,9 @@ const CASES: &[Case] = &[
                letters, digits, . _ - / and the wildcards ? * **",
     },
     Case {
-        text: "format = 'human'\n[sinks.out.redis-stream.redis]\nusername = 'u'\npassword = { file = '/nonexistent/secret' }\n",
+        text: "format = 'human'\n[sinks.out.redis.server]\nusername = 'u'\npassword = { file = '/nonexistent/secret' }\n",
         exit: 78,
-        said: "DQ-C001: 1 fault in FILE\n  FILE:11: sinks.out.redis-stream.redis.password: cannot read the secret from \
+        said: "DQ-C001: 1 fault in FILE\n  FILE:11: sinks.out.redis.server.password: cannot read the secret from \
                /nonexistent/secret: No such file or directory (os error 2)",
     },
     Case {
@@ -51,32 +51,32 @@ const CASES: &[Case] = &[
                FILE:13: sinks.mq.rabbitmq.username: a user needs a `password`",
     },
     Case {
-        text: "format = 'human'\n[sinks.out]\nbatch = 7\n[sinks.l.redis-list]\n[[routes]]\ntopic = 'a'\nsink = 'l'\n\
+        text: "format = 'human'\n[sinks.out]\nbatch = 7\n[sinks.l.redis]\n[[routes]]\ntopic = 'a'\nsink = 'l'\n\
                partition = 3\n",
         exit: 78,
         said: "DQ-C001: 2 faults in FILE\n  FILE:9: sinks.out.kind: a sink needs a table named after its kind: file, \
-               stdout, redis-stream, redis-list, webhook, rabbitmq, nats, kafka, sqs\n  FILE:15: routes[0].partition: only Kafka has \
+               stdout, redis, webhook, rabbitmq, nats, kafka, sqs\n  FILE:15: routes[0].partition: only Kafka has \
                partitions, and the sink l is not Kafka",
     },
     Case {
-        text: "format = 'human'\n[sinks.out.redis-stream.redis]\nurl = 'redis://NOBODY'\n[[routes]]\ntopic = 'a'\nsink = 'out'\n",
+        text: "format = 'human'\n[sinks.out.redis.server]\nurl = 'redis://NOBODY'\n[[routes]]\ntopic = 'a'\nsink = 'out'\n",
         exit: 69,
         said: "DQ-F002: FILE:9: sinks.out: cannot reach Redis at redis://NOBODY: Connection refused (os error 111)",
     },
     Case {
-        text: "format = 'human'\n[sinks.out.redis-stream.redis]\nurl = 'redis://CACHE'\n",
+        text: "format = 'human'\n[sinks.out.redis.server]\nurl = 'redis://CACHE'\n",
         exit: 78,
         said: "DQ-F001: FILE:9: sinks.out: Redis redis://CACHE: maxmemory-policy allkeys-lru deletes delivered messages when \
                memory runs out; set noeviction",
     },
     Case {
-        text: "format = 'human'\n[sinks.out.redis-stream.redis]\nurl = 'redis://STORE'\n[[routes]]\ntopic = 'a'\nsink = 'out'\n\
+        text: "format = 'human'\n[sinks.out.redis.server]\nurl = 'redis://STORE'\n[[routes]]\ntopic = 'a'\nsink = 'out'\n\
                to = 'taken'\n",
         exit: 78,
         said: "DQ-F001: FILE:14: sinks.out, destination `taken`: the key `taken` is a list, not a stream",
     },
     Case {
-        text: "format = 'human'\n[sinks.a.redis-stream.redis]\nurl = 'redis://NOBODY'\n[sinks.b.redis-stream.redis]\n\
+        text: "format = 'human'\n[sinks.a.redis.server]\nurl = 'redis://NOBODY'\n[sinks.b.redis.server]\n\
                url = 'redis://CACHE'\n",
         exit: 78,
         said: "DQ-F001: 2 destinations cannot be used\n  DQ-F001: FILE:11: sinks.b: Redis redis://CACHE: maxmemory-policy \
@@ -131,7 +131,7 @@ async fn a_check_of_the_configuration_says_what_the_start_of_the_forwarder_says(
 async fn what_a_forwarder_would_warn_of_is_printed_and_is_no_fault() {
     let (store, folder) = (RedisServer::private().await, Folder::new("destinations"));
     let file = folder.join("delayq.toml");
-    let sink = format!("[sinks.out.redis-stream.redis]\nurl = 'redis://{}'\n", store.address());
+    let sink = format!("[sinks.out.redis.server]\nurl = 'redis://{}'\n", store.address());
     std::fs::write(&file, format!("{HEAD}{sink}")).unwrap();
     let finished = run(Binary::new("delayq").arg("--config").arg(&file).args(["config", "check"])).await;
     let path = file.display();

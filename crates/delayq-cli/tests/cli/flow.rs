@@ -273,7 +273,7 @@ impl Fleet {
     fn sections(&self, folder: &Folder) -> [String; 3] {
         [
             format!("[etcd]\nendpoints = {:?}\nlease_ttl = '3s'", self.etcd.endpoints()),
-            format!("[sinks.out.redis-stream]\nredis = {{ url = '{}' }}", self.streams.url()),
+            format!("[sinks.out.redis]\nserver = {{ url = '{}' }}", self.streams.url()),
             format!("[spool]\ndir = '{}'", folder.join("spool").display()),
         ]
     }

@@ -44,11 +44,9 @@ impl Settings {
     /// Refuses sinks that deliver into the deployment's own Redis when the deployment has several.
     fn contradictions_of_sinks(&self, several: &str, at: &mut Faults) {
         for (name, sink) in &self.sinks {
-            let stream = sink.redis_stream.as_ref().filter(|stream| stream.redis.is_none());
-            let list = sink.redis_list.as_ref().filter(|list| list.redis.is_none());
-            for kind in stream.map(|_| "redis-stream").into_iter().chain(list.map(|_| "redis-list")) {
-                let message = format!("{several}; set `redis` to the Redis to deliver into");
-                at.refuse(&format!("sinks.{name}.{kind}"), message);
+            if sink.redis.as_ref().is_some_and(|redis| redis.server.is_none()) {
+                let message = format!("{several}; set `server` to the Redis to deliver into");
+                at.refuse(&format!("sinks.{name}.redis"), message);
             }
         }
     }

@@ -56,11 +56,11 @@ name = 'a'
 url = 'redis://a:1'
 shards = \
                 '0-1'
-[sinks.own.redis-list]
-[sinks.other.redis-stream.redis]
+[sinks.own.redis]
+[sinks.other.redis.server]
 url = \
                 'redis://b:1'
-[[sinks.several.redis-list.redis.nodes]]
+[[sinks.several.redis.server.nodes]]
 name = 'c'
 url = \
                 'redis://c:1'
@@ -72,21 +72,21 @@ destination = 'x'
 ";
     let text = faults(text);
     for line in [
-        "f.toml:7: sinks.own.redis-list: [[redis.nodes]] are several Redises",
-        "sinks.several.redis-list.redis.nodes: a sink delivers into a single Redis",
+        "f.toml:7: sinks.own.redis: [[redis.nodes]] are several Redises",
+        "sinks.several.redis.server.nodes: a sink delivers into a single Redis",
     ] {
         assert!(text.contains(line), "{line}\nis not in\n{text}");
     }
     assert!(!text.contains("sinks.other"), "{text}");
-    let text = faults("[redis]\nurl = 'redis+cluster://a:1'\n[sinks.own.redis-stream]\n");
-    assert!(text.contains("sinks.own.redis-stream: [redis] is a Redis Cluster; set `redis`"), "{text}");
+    let text = faults("[redis]\nurl = 'redis+cluster://a:1'\n[sinks.own.redis]\n");
+    assert!(text.contains("sinks.own.redis: [redis] is a Redis Cluster; set `server`"), "{text}");
 }
 
 #[test]
 fn every_fault_of_the_sinks_is_reported_at_once_with_its_line() {
     let text = "[forwarder]
 lease = '1ms'
-circuit_first_rest = '20s'
+circuit_longest_rest = '1ms'
 
 [sinks.none]
 batch = \
@@ -96,19 +96,28 @@ batch = \
 dir = 'relative'
 [sinks.two.stdout]
 
-[sinks.trim.redis-stream]
+[sinks.trim.redis]
 max_len \
                 = 1000
+
+[sinks.list.redis]
+as = 'list'
+create = false
+
+[sinks.stream.redis]
+element = 'record'
 ";
     let text = faults(text);
     for line in [
         "f.toml:2: forwarder.lease: 1ms is out of range",
-        "forwarder.circuit_longest_rest: the longest rest is shorter than the first rest",
+        "f.toml:3: forwarder.circuit_longest_rest: 1ms is out of range",
         "f.toml:6: sinks.none.batch: 0 is out of range",
-        "f.toml:5: sinks.none.kind: a sink needs a table named after its kind: file, stdout, redis-stream, redis-list",
+        "f.toml:5: sinks.none.kind: a sink needs a table named after its kind: file, stdout, redis",
         "f.toml:9: sinks.two.file.dir: expected the absolute path",
         "sinks.two.kind: a sink has a single kind, but tables of file, stdout are present: define a sink for each",
-        "f.toml:13: sinks.trim.redis-stream.max_len: MAXLEN discards unread entries",
+        "f.toml:13: sinks.trim.redis.max_len: MAXLEN discards unread entries",
+        "f.toml:17: sinks.list.redis.create: only for streams",
+        "f.toml:20: sinks.stream.redis.element: a stream has fields",
     ] {
         assert!(text.contains(line), "{line}\nis not in\n{text}");
     }

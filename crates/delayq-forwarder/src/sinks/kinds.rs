@@ -10,16 +10,14 @@ use super::kafka::KafkaSink;
 use super::nats::NatsSink;
 #[cfg(feature = "rabbitmq")]
 use super::rabbitmq::RabbitmqSink;
-use super::redis::list::RedisListSink;
-use super::redis::stream::RedisStreamSink;
+use super::redis::RedisSink;
 #[cfg(feature = "sqs")]
 use super::sqs::SqsSink;
 use super::stdout::StdoutSink;
 #[cfg(feature = "webhook")]
 use super::webhook::WebhookSink;
 use super::{
-    FileConfig, KafkaConfig, NatsConfig, RabbitmqConfig, RedisListConfig, RedisStreamConfig, StdoutConfig,
-    WebhookConfig,
+    FileConfig, KafkaConfig, NatsConfig, RabbitmqConfig, RedisSinkConfig, StdoutConfig, WebhookConfig,
 };
 use crate::encoding::Encoding;
 use crate::sink::Sink;
@@ -148,12 +146,9 @@ kinds! {
     /// NDJSON on standard output.
     Stdout, "stdout", stdout: StdoutConfig, to: "-", event_prefix: "ce-",
         sink: |_, _| StdoutSink;
-    /// Redis Streams.
-    RedisStream, "redis-stream", redis_stream: RedisStreamConfig, to: "{topic}", event_prefix: "ce-",
-        sink: |config, maker| RedisStreamSink::new(config, maker.redis, maker.timeout)?;
-    /// Redis lists.
-    RedisList, "redis-list", redis_list: RedisListConfig, to: "{topic}", event_prefix: "ce-",
-        sink: |config, maker| RedisListSink::new(config, maker.redis, maker.timeout)?;
+    /// Redis Streams and lists.
+    Redis, "redis", redis: RedisSinkConfig, to: "{topic}", event_prefix: "ce-",
+        sink: |config, maker| RedisSink::new(config, maker.redis, maker.timeout)?;
     /// HTTP endpoints.
     Webhook, "webhook", webhook: WebhookConfig, to: "", event_prefix: "ce-",
         sink: #[feature = "webhook"] |config, maker| WebhookSink::new(config, maker.timeout)?;

@@ -1,4 +1,4 @@
-//! A delivery as one JSON document, as the sinks `file`, `stdout` and `redis-list` write it.
+//! A delivery as one JSON document, as the sinks `file`, `stdout` and, into lists, `redis` write it.
 
 use crate::Parcel;
 use base64::Engine;

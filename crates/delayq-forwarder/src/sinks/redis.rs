@@ -1,19 +1,10 @@
-//! The sinks `redis-stream` and `redis-list`, with a common link and server check.
+//! The sink `redis`: streams and lists of this Redis or another.
 
 mod check;
+mod config;
+mod deliver;
+mod encode;
 mod link;
-pub(super) mod list;
-pub(super) mod stream;
 
-pub use list::{Element, End, RedisListConfig};
-pub use stream::RedisStreamConfig;
-
-use delayq_service::config::{Faults, RedisConfig};
-
-fn validate_redis(redis: Option<&RedisConfig>, at: &mut Faults) {
-    let Some(redis) = redis else { return };
-    at.section("redis", redis);
-    if !redis.nodes.is_empty() {
-        at.refuse("redis.nodes", "a sink delivers into a single Redis");
-    }
-}
+pub use config::{Element, RedisForm, RedisSinkConfig};
+pub(crate) use deliver::RedisSink;

@@ -3,27 +3,27 @@
 //! `✓`: the claim of this file, against that sink. A name: a test of the sink's own file, here or in `src/sinks`. A number:
 //! not applicable, because …
 //!
-//! | | file | stdout | redis-stream | redis-list | webhook | rabbitmq | nats | kafka | sqs |
-//! | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
-//! | every message once, in its form | ✓ | `each_message_is_one_line…` | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
-//! | delayed, cancelled and rescheduled ones, by every invariant | ✓ | 16 | 16 | 16 | 16 | 16 | 16 | 16 | 16 |
-//! | an outcome for each, at its place; neighbours of a failed one pass | `a_path_that_leaves…` | 1 | `one_of_the_wrong_type…` | `one_of_the_wrong_type…` | `a_status_is_buried…` | `unroutable_messages…` | `what_the_server_can_never_take…` | `what_the_broker_can_never_take…` | `what_the_queue_can_never…` |
-//! | down at start | ✓ | 2 | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
-//! | down midway | `a_file_that_another_holds…` | `a_reader_that_ends…` | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
-//! | restarted or killed midway | 3 | 3 | 4 | 4 | 5 | `a_broker_that_restarts…` | 4 | `a_broker_that_freezes…` | 4 |
-//! | slow | 3 | 3 | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
-//! | confirm lost | 3 | 3 | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
-//! | black-holed | 3 | 3 | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
-//! | unroutable | 6 | 6 | 6 | 6 | `a_status_is_buried…` | `unroutable_messages…` | deleted | deleted | deleted |
-//! | too large | 7 | 7 | 7 | 7 | `a_status_is_buried…` | `what_the_broker_can_never_take…` | `what_the_server_can_never_take…` | `what_the_broker_can_never_take…` | `what_the_queue_can_never…` |
-//! | full | 8 | 8 | 8 | 8 | `an_endpoint_that_asks…` | `a_full_queue…` | `a_full_stream…` | 9 | 18 |
-//! | missing at start | down at start | 2 | `a_stream_that_must_not_be_made…` | 10 | 11 | ✓ | ✓ | ✓ | ✓ |
-//! | deleted and made again | `a_file_that_is_taken_away…` | 2 | `a_stream_that_must_not_be_made…` | 10 | 11 | ✓ | ✓ | ✓ | ✓ |
-//! | login refused and mended | 12 | 12 | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ | 17 |
-//! | TLS: private authority, another one, another name | 3 | 3 | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ | 17 |
-//! | a clean stop loses and repeats nothing | ✓ | `each_message_is_one_line…` | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
-//! | settings that lose what was confirmed | 13 | always warned of | `settings_that_lose…` | `settings_that_lose…` | 14 | `a_queue_that_confirms_and_drops…` | `a_stream_that_acks_and_drops…` | `settings_that_lose…` | `settings_that_lose…` |
-//! | too few replicas in sync | 15 | 15 | 15 | 15 | 15 | 15 | 15 | `too_few_replicas…` | 15 |
+//! | | file | stdout | redis | webhook | rabbitmq | nats | kafka | sqs |
+//! | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+//! | every message once, in its form | ✓ | `each_message_is_one_line…` | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
+//! | delayed, cancelled and rescheduled ones, by every invariant | ✓ | 16 | 16 | 16 | 16 | 16 | 16 | 16 |
+//! | an outcome for each, at its place; neighbours of a failed one pass | `a_path_that_leaves…` | 1 | `one_of_the_wrong_type…` | `a_status_is_buried…` | `unroutable_messages…` | `what_the_server_can_never_take…` | `what_the_broker_can_never_take…` | `what_the_queue_can_never…` |
+//! | down at start | ✓ | 2 | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
+//! | down midway | `a_file_that_another_holds…` | `a_reader_that_ends…` | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
+//! | restarted or killed midway | 3 | 3 | 4 | 5 | `a_broker_that_restarts…` | 4 | `a_broker_that_freezes…` | 4 |
+//! | slow | 3 | 3 | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
+//! | confirm lost | 3 | 3 | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
+//! | black-holed | 3 | 3 | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
+//! | unroutable | 6 | 6 | 6 | `a_status_is_buried…` | `unroutable_messages…` | deleted | deleted | deleted |
+//! | too large | 7 | 7 | 7 | `a_status_is_buried…` | `what_the_broker_can_never_take…` | `what_the_server_can_never_take…` | `what_the_broker_can_never_take…` | `what_the_queue_can_never…` |
+//! | full | 8 | 8 | 8 | `an_endpoint_that_asks…` | `a_full_queue…` | `a_full_stream…` | 9 | 18 |
+//! | missing at start | down at start | 2 | `a_stream_that_must_not_be_made…` | 11 | ✓ | ✓ | ✓ | ✓ |
+//! | deleted and made again | `a_file_that_is_taken_away…` | 2 | `a_stream_that_must_not_be_made…` | 11 | ✓ | ✓ | ✓ | ✓ |
+//! | login refused and mended | 12 | 12 | ✓ | ✓ | ✓ | ✓ | ✓ | 17 |
+//! | TLS: private authority, another one, another name | 3 | 3 | ✓ | ✓ | ✓ | ✓ | ✓ | 17 |
+//! | a clean stop loses and repeats nothing | ✓ | `each_message_is_one_line…` | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
+//! | settings that lose what was confirmed | 13 | always warned of | `settings_that_lose…` | 14 | `a_queue_that_confirms_and_drops…` | `a_stream_that_acks_and_drops…` | `settings_that_lose…` | `settings_that_lose…` |
+//! | too few replicas in sync | 15 | 15 | 15 | 15 | 15 | 15 | `too_few_replicas…` | 15 |
 //!
 //! 1. A batch is a single write, accepted as a whole or not at all.
 //! 2. Standard output exists from the start of a process.

@@ -19,8 +19,7 @@ mod polling;
 #[cfg(feature = "rabbitmq")]
 mod rabbitmq;
 mod ready;
-mod redis_list;
-mod redis_stream;
+mod redis;
 mod sharing;
 #[cfg(feature = "sqs")]
 mod sqs;

@@ -4,7 +4,7 @@ use crate::stage::{Seen, Stage, record, route, topic};
 use delayq::admin::Policy;
 use delayq::protocol::{Keys, ShardId};
 use delayq::{Admin, Message, Producer, ProducerOptions};
-use delayq_forwarder::{FileConfig, RedisStreamConfig, SinkConfig};
+use delayq_forwarder::{FileConfig, RedisSinkConfig, SinkConfig};
 use delayq_service::config::{ByteSize, HumanDuration, RedisConfig};
 use delayq_tests::deadline::{LONG, SHORT, wait_until};
 use delayq_tests::invariants::Permit;
@@ -20,8 +20,8 @@ fn file(dir: &std::path::Path) -> SinkConfig {
 
 fn stream(address: &str) -> SinkConfig {
     let redis = RedisConfig { url: format!("redis://{address}").parse().unwrap(), ..RedisConfig::default() };
-    let config = RedisStreamConfig { redis: Some(redis), ..RedisStreamConfig::default() };
-    SinkConfig { redis_stream: Some(config), ..SinkConfig::default() }
+    let config = RedisSinkConfig { server: Some(redis), ..RedisSinkConfig::default() };
+    SinkConfig { redis: Some(config), ..SinkConfig::default() }
 }
 
 fn lines(dir: &std::path::Path, name: &str) -> Vec<Seen> {

@@ -4,7 +4,7 @@ use crate::sharing::{seen, settings, takes_from};
 use crate::stage::{Running, Stage, route};
 use delayq::Client;
 use delayq::protocol::{Scripts, Verb};
-use delayq_forwarder::{RedisStreamConfig, Settings, SinkConfig};
+use delayq_forwarder::{RedisSinkConfig, Settings, SinkConfig};
 use delayq_service::config::RedisConfig;
 use delayq_tests::invariants::Permit;
 use delayq_tests::proxy::{Flow, Proxy};
@@ -146,8 +146,8 @@ async fn a_forwarder_that_dies_as_it_gives_messages_back_loses_none() {
 
 fn into_stream(scene: &Scene, address: &str) -> Settings {
     let redis = RedisConfig { url: format!("redis://{address}").parse().unwrap(), ..RedisConfig::default() };
-    let config = RedisStreamConfig { redis: Some(redis), ..RedisStreamConfig::default() };
-    let sink = SinkConfig { redis_stream: Some(config), ..SinkConfig::default() };
+    let config = RedisSinkConfig { server: Some(redis), ..RedisSinkConfig::default() };
+    let sink = SinkConfig { redis: Some(config), ..SinkConfig::default() };
     let settings = scene.stage.settings([("s", sink)], vec![route("t", "s", "out")]);
     Settings { forwarder: scene.settings("doomed").forwarder, ..settings }
 }

@@ -212,12 +212,10 @@ impl Place {
             "token" => format!("nats]\nservers = ['{by_token}']\ntoken = '{token}'"),
             "hook" => format!("webhook]\nurl = '{}'\nsecret = '{secret}'\nbearer = '{bearer}'", self.hook),
             "stream" => {
-                format!(
-                    "redis-stream]\n[sinks.stream.redis-stream.redis]\nurl = 'redis://{OPEN}:{redis}@{host}'"
-                )
+                format!("redis]\n[sinks.stream.redis.server]\nurl = 'redis://{OPEN}:{redis}@{host}'")
             }
             _ => format!(
-                "redis-list]\n[sinks.list.redis-list.redis]\nurl = 'redis://{host}'\nusername = '{OPEN}'\n\
+                "redis]\nas = 'list'\n[sinks.list.redis.server]\nurl = 'redis://{host}'\nusername = '{OPEN}'\n\
                  password = '{redis}'"
             ),
         }

@@ -1,9 +1,8 @@
 //! One pipeline per batch, one answer per parcel.
 
-use super::RedisStreamConfig;
 use super::encode::command;
-use crate::sinks::redis::check;
-use crate::sinks::redis::link::RedisLink;
+use super::link::RedisLink;
+use super::{Element, RedisForm, RedisSinkConfig, check};
 use crate::{CheckError, Parcel, Sink};
 use async_trait::async_trait;
 use delayq_service::brokers::{Outcome, Outcomes};
@@ -12,29 +11,33 @@ use redis::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) struct RedisStreamSink {
-    config: RedisStreamConfig,
+pub(crate) struct RedisSink {
+    config: RedisSinkConfig,
     link: RedisLink,
 }
 
-// === impl RedisStreamSink ===
+// === impl RedisSink ===
 
-impl RedisStreamSink {
-    pub(crate) fn new(
-        config: RedisStreamConfig,
-        own: &RedisConfig,
-        timeout: Duration,
-    ) -> Result<Self, String> {
-        Ok(Self { link: RedisLink::new(config.redis.as_ref().unwrap_or(own), timeout)?, config })
+impl RedisSink {
+    pub(crate) fn new(config: RedisSinkConfig, own: &RedisConfig, timeout: Duration) -> Result<Self, String> {
+        Ok(Self { link: RedisLink::new(config.server.as_ref().unwrap_or(own), timeout)?, config })
     }
 }
 
 #[async_trait]
-impl Sink for RedisStreamSink {
+impl Sink for RedisSink {
     async fn check(&self, destination: Option<&str>) -> Result<Vec<String>, CheckError> {
-        let mut warnings = check::check(&self.link, destination, "stream", self.config.create).await?;
-        if let Some(length) = self.config.max_len {
+        let RedisSinkConfig { form, element, create, max_len, .. } = self.config;
+        let mut warnings = check::check(&self.link, destination, form.key_type(), create).await?;
+        if let Some(length) = max_len {
             warnings.push(format!("max_len = {length} discards unread entries, as configured"));
+        }
+        if form != RedisForm::Stream && element == Element::Payload {
+            warnings.push(
+                "element = \"payload\" carries no id: a consumer cannot detect a message that is delivered \
+                 twice after a fault"
+                    .to_owned(),
+            );
         }
         Ok(warnings)
     }

@@ -3,21 +3,21 @@
 use super::course::Course;
 use super::target::{Target, batch, headers, in_flight};
 use crate::deployment::body;
-use delayq_forwarder::{RedisStreamConfig, SinkConfig};
+use ::redis::aio::MultiplexedConnection;
+use delayq_forwarder::{RedisSinkConfig, SinkConfig};
 use delayq_service::config::RedisConfig;
 use delayq_tests::redis_server::RedisServer;
 use futures_util::{StreamExt, stream};
-use redis::aio::MultiplexedConnection;
 use std::sync::Arc;
 
 pub(crate) async fn target() -> Target {
     let server = RedisServer::private().await;
     let other = RedisConfig { url: server.url().parse().unwrap(), ..RedisConfig::default() };
-    let config = RedisStreamConfig { redis: Some(other), ..RedisStreamConfig::default() };
-    let client = redis::Client::open(server.url()).unwrap();
+    let config = RedisSinkConfig { server: Some(other), ..RedisSinkConfig::default() };
+    let client = ::redis::Client::open(server.url()).unwrap();
     let connection = client.get_multiplexed_async_connection().await.unwrap();
     Target {
-        sink: SinkConfig { redis_stream: Some(config), ..SinkConfig::default() },
+        sink: SinkConfig { redis: Some(config), ..SinkConfig::default() },
         to: "out",
         bare: Box::new(move |count, course| Box::pin(publish(connection.clone(), count, course))),
         _server: Box::new(server),
@@ -31,7 +31,7 @@ async fn publish(connection: MultiplexedConnection, count: usize, course: Arc<Co
             let course = &course;
             async move {
                 let end = count.min(first + batch());
-                let mut pipeline = redis::pipe();
+                let mut pipeline = ::redis::pipe();
                 for n in first..end {
                     pipeline.cmd("XADD").arg("bare").arg("*").arg("payload").arg(body(n));
                     for (name, value) in headers(n) {

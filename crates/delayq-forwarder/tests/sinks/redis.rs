@@ -1,15 +1,15 @@
-//! The sink `redis-stream` against a private Redis.
+//! The sink `redis` against a private Redis.
 
 use crate::conformance::{
     Guarded, Mortal, Networked, Subject, conforms, tls_refuses_an_expired_certificate,
     tls_shows_the_certificate_that_is_asked_for, tls_takes_the_private_authority_and_no_other_name,
 };
-use crate::stage::{Seen, Stage, route};
+use crate::stage::{Seen, Stage, record, route};
 use delayq::protocol::Keys;
-use delayq_forwarder::{RedisStreamConfig, SinkConfig};
+use delayq_forwarder::{Element, RedisForm, RedisSinkConfig, SinkConfig};
 use delayq_service::config::{Login, PemFiles, RedisConfig, Secret};
 use delayq_tests::certs::{Authority, Certificate};
-use delayq_tests::deadline::{LONG, wait_until};
+use delayq_tests::deadline::{LONG, SHORT, wait_until};
 use delayq_tests::invariants::Permit;
 use delayq_tests::proxy::Proxy;
 use delayq_tests::redis_server::{RedisOptions, RedisServer, SharedRedis};
@@ -33,8 +33,8 @@ impl Stream {
 }
 
 fn sink(redis: RedisConfig) -> SinkConfig {
-    let config = RedisStreamConfig { redis: Some(redis), ..RedisStreamConfig::default() };
-    SinkConfig { redis_stream: Some(config), ..SinkConfig::default() }
+    let config = RedisSinkConfig { server: Some(redis), ..RedisSinkConfig::default() };
+    SinkConfig { redis: Some(config), ..SinkConfig::default() }
 }
 
 impl Subject for Stream {
@@ -86,14 +86,14 @@ impl Guarded for Stream {
     }
 }
 
-pub(crate) const PASSWORD: &str = "open-sesame";
+const PASSWORD: &str = "open-sesame";
 
-pub(crate) fn at(proxy: &Proxy) -> RedisConfig {
+fn at(proxy: &Proxy) -> RedisConfig {
     RedisConfig { url: format!("redis://{}", proxy.address()).parse().unwrap(), ..RedisConfig::default() }
 }
 
 /// A Redis with this certificate, which may require client certificates, and its URL.
-pub(crate) async fn encrypted(
+async fn encrypted(
     certificate: &Certificate,
     authority: &Authority,
     asks: bool,
@@ -134,7 +134,7 @@ conforms!(Stream:
 async fn an_entry_carries_headers_and_mapped_fields() {
     let (stage, subject) = (Stage::new().await, Stream::start().await);
     let mut sink = subject.sink();
-    sink.redis_stream.as_mut().unwrap().fields = BTreeMap::from([
+    sink.redis.as_mut().unwrap().fields = BTreeMap::from([
         ("who".to_owned(), "{topic}/{id}".parse().unwrap()),
         ("none".to_owned(), "{group}".parse().unwrap()),
     ]);
@@ -173,10 +173,7 @@ async fn one_of_the_wrong_type_does_not_keep_its_neighbours() {
         .await
         .unwrap();
     stage.put("t", 0, 8, 10).await;
-    delayq_tests::deadline::wait_until("seven deliveries", delayq_tests::deadline::SHORT, || async {
-        stage.numbers("t").await.delivered == 7
-    })
-    .await;
+    wait_until("seven deliveries", SHORT, || async { stage.numbers("t").await.delivered == 7 }).await;
     let _: i64 = subject.server.command(&["DEL", "s.3"]).await;
     stage.drained("t").await;
     running.stop().await;
@@ -185,6 +182,41 @@ async fn one_of_the_wrong_type_does_not_keep_its_neighbours() {
         seen.extend(read(&subject.server, &format!("s.{n}")).await);
     }
     stage.check("t", seen, &Permit::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_takes_records_or_payloads_at_the_end_that_consumers_wait_at() {
+    let (stage, subject) = (Stage::new().await, Stream::start().await);
+    let _: String = subject.server.command(&["SET", "list.3", "a string"]).await;
+    let sink = |form, element| {
+        let config =
+            RedisSinkConfig { server: Some(at(&subject.proxy)), form, element, ..RedisSinkConfig::default() };
+        SinkConfig { redis: Some(config), ..SinkConfig::default() }
+    };
+    let sinks = [
+        ("records", sink(RedisForm::List, Element::Record)),
+        ("left", sink(RedisForm::ListLeft, Element::Payload)),
+    ];
+    let routes = vec![route("t", "records", "list.{id}"), route("left", "left", "left")];
+    let running = stage.forward(stage.settings(sinks, routes)).await.unwrap();
+    stage.put("t", 0, 8, 10).await;
+    wait_until("seven deliveries", SHORT, || async { stage.numbers("t").await.delivered == 7 }).await;
+    let _: i64 = subject.server.command(&["DEL", "list.3"]).await;
+    stage.drained("t").await;
+    let mut seen = Vec::new();
+    for n in 0..8 {
+        let key = format!("list.{n}");
+        let elements: Vec<String> = subject.server.command(&["LRANGE", &key, "0", "-1"]).await;
+        seen.extend(elements.iter().map(|line| record(&key, line)));
+    }
+    stage.check("t", seen, &Permit::default()).await;
+    for body in ["first", "second"] {
+        stage.put_bodies("left", vec![(body.to_owned(), body.as_bytes().to_vec())]).await;
+        stage.drained("left").await;
+    }
+    running.stop().await;
+    let left: Vec<String> = subject.server.command(&["LRANGE", "left", "0", "-1"]).await;
+    assert_eq!(left, ["second", "first"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -226,8 +258,8 @@ async fn a_rotated_password_is_read_again_from_its_file() {
     std::fs::write(&file, "rotated").unwrap();
     stage.drained("t").await;
     running.stop().await;
-    let mut reader = redis::Client::open(format!("redis://:rotated@{}", subject.server.address())).unwrap();
-    let length: usize = redis::cmd("XLEN").arg("out").query(&mut reader).unwrap();
+    let mut reader = ::redis::Client::open(format!("redis://:rotated@{}", subject.server.address())).unwrap();
+    let length: usize = ::redis::cmd("XLEN").arg("out").query(&mut reader).unwrap();
     assert_eq!(length, 20);
 }
 
@@ -275,23 +307,27 @@ async fn settings_that_lose_messages_are_refused_by_name() {
     let server =
         RedisServer::start_with(RedisOptions::default().set("maxmemory-policy", "allkeys-lru")).await;
     let redis = RedisConfig { url: server.url().parse().unwrap(), ..RedisConfig::default() };
-    let config = RedisStreamConfig { redis: Some(redis), ..RedisStreamConfig::default() };
-    let sink = SinkConfig { redis_stream: Some(config), ..SinkConfig::default() };
+    let config = RedisSinkConfig { server: Some(redis), ..RedisSinkConfig::default() };
+    let sink = SinkConfig { redis: Some(config), ..SinkConfig::default() };
     let settings = stage.settings([("s", sink)], vec![route("t", "s", "out")]);
     let Err(fault) = stage.forward(settings.clone()).await else { panic!("it delivers into a cache") };
     assert!(fault.to_string().contains("maxmemory-policy allkeys-lru"), "{fault}");
     assert_eq!(fault.exit().code(), 78);
     let _: String = server.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await;
     let _: i64 = server.command(&["LPUSH", "out", "x"]).await;
-    let Err(fault) = stage.forward(settings).await else { panic!("it delivers into a list") };
+    let Err(fault) = stage.forward(settings.clone()).await else { panic!("it delivers into a list") };
     assert!(fault.to_string().contains("the key `out` is a list, not a stream"), "{fault}");
+    let mut settings = settings;
+    settings.sinks.get_mut("s").unwrap().redis.as_mut().unwrap().form = RedisForm::List;
+    let warnings = stage.look(settings).await.unwrap();
+    assert!(warnings.iter().any(|warning| warning.contains("carries no id")), "{warnings:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_that_must_not_be_made_is_waited_for_also_when_it_is_deleted() {
     let (stage, subject) = (Stage::new().await, Stream::start().await);
     let mut sink = subject.sink();
-    sink.redis_stream.as_mut().unwrap().create = false;
+    sink.redis.as_mut().unwrap().create = false;
     let mut settings = stage.settings([("s", sink)], vec![route("t", "s", "out")]);
     let Err(fault) = stage.forward(settings.clone()).await else { panic!("it started without its stream") };
     let refusal = "DQ-F002: sinks.s, destination `out`: the stream `out` does not exist";
