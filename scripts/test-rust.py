@@ -42,7 +42,7 @@ def binaries(options):
 
 
 def run(name, program, folder, arguments):
-    """The exit code of a test binary, what it printed, and its seconds."""
+    """As `heard`, of a test binary."""
     threads = os.cpu_count() * (2 if name in WAITING else 1)
     # libtest hides the option from stable toolchains.
     environment = {"RUST_TEST_THREADS": str(threads), **os.environ, "RUSTC_BOOTSTRAP": "1"}
@@ -50,12 +50,14 @@ def run(name, program, folder, arguments):
 
 
 def heard(command, folder=ROOT, environment=None):
-    """The exit code of a command, what it printed, and its seconds."""
+    """The exit code of a command, what it printed, its seconds, and the processor's seconds, those of its servers included."""
     start = time.monotonic()
     with tempfile.TemporaryFile("w+", errors="replace") as said:
-        status = subprocess.call(command, cwd=folder, env=environment, stdout=said, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=said, stderr=subprocess.STDOUT)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
         said.seek(0)
-        return status, said.read(), time.monotonic() - start
+        return process.returncode, said.read(), time.monotonic() - start, used.ru_utime + used.ru_stime
 
 
 def failures(name, text):
@@ -96,9 +98,9 @@ def run_all(found, arguments, with_clients):
             some = [binary for binary in found if (binary[0] in ALONE) == is_alone]
             running |= {pool.submit(run, *binary, arguments): binary[0] for binary in some}
             for ended in as_completed(running):
-                name, (status, text, seconds) = running[ended], ended.result()
+                name, (status, text, seconds, used) = running[ended], ended.result()
                 outputs[name] = outputs.get(name, "") + text
-                print(f"=== {name}: {seconds:.0f} s\n{text}", flush=True)
+                print(f"=== {name}: {seconds:.0f} s, {used:.0f} s of processors\n{text}", flush=True)
                 if status:
                     failed.append(name)
     return outputs, failed
