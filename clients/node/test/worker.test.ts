@@ -182,6 +182,31 @@ test("a worker outlives a Redis that is killed and started again", async () => {
   assert.deepEqual(handed.map(({ id }) => id), ["before", "after"], String(faults));
 });
 
+test("a call that has only begun outlives a silence before it, and one that waits through it does not", async () => {
+  const own = await Server.start();
+  const mute = own.connect();
+  await init(mute, "dq", 1);
+  const pingMs = Listener.pingMs;
+  Listener.pingMs = 60_000; // the pings of this test alone
+  const replaced: unknown[] = [];
+  const listener = new Listener(mute, "dq", 1, () => undefined, () => [], (node) => replaced.push(node));
+  const { ears } = listener as any;
+  for (const isWaiting of [false, true]) {
+    while (ears.get(mute)?.connection.status !== "ready") await sleep(5);
+    own.signal("SIGSTOP");
+    const before = isWaiting ? mute.ping() : undefined;
+    const pinged = (listener as any).ping(mute, ears.get(mute));
+    const call = before ?? mute.ping();
+    await pinged; // until its connection is cut
+    own.signal("SIGCONT");
+    assert.deepEqual([replaced.length, await call], [isWaiting ? 1 : 0, "PONG"]);
+  }
+  listener.close();
+  Listener.pingMs = pingMs;
+  mute.disconnect();
+  await own.stop();
+});
+
 test("a worker replaces connections that have died without a word", async () => {
   const proxy = await Proxy.start(server.socket);
   const mute = new Redis({ path: proxy.socket, maxRetriesPerRequest: null });
