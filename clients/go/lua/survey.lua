@@ -5,7 +5,7 @@
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, page of topics (0 at first, then as the last call answered), then 1 a span (1 to 500): ms from now
 -- RETURNS  start of the next page (0 at the end), ready messages of the topics of the page, the held ones among them (no
---          reserve may take them now, because of their groups: at least so many), leased messages of the shard, age in ms of
+--          reserve may take them now, because of their groups or a pause: at least so many), leased messages of the shard, age in ms of
 --          the oldest head of the page's ready queues ("" without a ready message), then for each span the number of delayed
 --          messages of the shard due by its end, in the first 100 due buckets
 -- COST     O(1) a topic, about 200 a call, and a group with a turn, up to 100 a topic; O(log n) a bucket due within the
@@ -27,13 +27,14 @@ local function length(key)
   return type(found) == 'number' and found or 0
 end
 
--- Number of a topic's ready messages that wait for their groups. Counts what a reserve may take, since lists also hold stale
+-- Number of a topic's ready messages that wait for their groups, or for the end of a pause. Counts what a reserve may take, since lists also hold stale
 -- entries: these would hide work.
 local function held_of(no, ready)
+  local paused, most = unpack(redis.pcall('HMGET', base .. 't:' .. no, 'paused', 'group_in_flight'))
+  if paused then return ready end
   if redis.call('EXISTS', base .. 'k:' .. no) == 0 then return 0 end
   local free = length('r:' .. no)
-  local most = redis.pcall('HGET', base .. 't:' .. no, 'group_in_flight')
-  most = type(most) == 'string' and tonumber(most) or 0
+  most = tonumber(most) or 0
   for _, group in ipairs(redis.pcall('ZRANGE', base .. 'n:' .. no, 0, 99)) do
     local parked = length('p:' .. no .. ':' .. group)
     free = free + (most > 0 and math.min(parked, most) or parked)

@@ -2,6 +2,7 @@
 
 use crate::stand::Stand;
 use delayq::protocol::ShardId;
+use delayq::{Admin, Topic};
 use delayq_service::config::HumanDuration;
 use delayq_timer::TimerConfig;
 
@@ -21,6 +22,9 @@ async fn a_timer_tells_what_is_due_within_each_horizon_before_it_is_ready() {
     timer.reaches("delayq_timer_due_messages{within=\"5m\"}", 4.0).await;
     timer.reaches("delayq_timer_due_messages{within=\"1m\"}", 2.0).await;
     timer.reaches("delayq_timer_ready_messages{state=\"free\"}", 1.0).await;
+    Admin::new(stand.client.clone()).topic(&Topic::new("notices").unwrap()).pause().await.unwrap();
+    timer.reaches("delayq_timer_ready_messages{state=\"held\"}", 1.0).await;
+    timer.reaches("delayq_timer_ready_messages{state=\"free\"}", 0.0).await;
     timer.stop().await;
 }
 

@@ -499,7 +499,7 @@ const MUTANTS_OF_SWEEPS: [(&str, &str, &str, &str); 5] = [
     ),
 ];
 
-const MUTANTS_OF_GROUPS: [(&str, &str, &str, &str); 22] = [
+const MUTANTS_OF_GROUPS: [(&str, &str, &str, &str); 23] = [
     ("a full group has room", "lib/reserve/groups", "rooms[group] = limit - inside", "rooms[group] = limit"),
     (
         "a message overtakes the parked ones of its group",
@@ -557,6 +557,7 @@ const MUTANTS_OF_GROUPS: [(&str, &str, &str, &str); 22] = [
         "limit == math.huge and not any_paused and",
         "limit == math.huge and",
     ),
+    ("survey takes the messages of a paused topic for work", "survey", "if paused then return ready end", ""),
     ("survey takes what its group holds for work", "survey", "return math.max(ready - free, 0)", "return 0"),
     ("a message of a paused group looks free", "lib/shown", "return HELD + PAUSED end", "return 0 end"),
     (

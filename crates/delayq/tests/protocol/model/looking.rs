@@ -318,8 +318,13 @@ impl Model {
         same("survey", told.collect::<Result<Vec<_>, _>>()?, wanted)
     }
 
-    /// Ready messages that are neither in the ready queue nor in reach of a turn, if messages are parked.
+    /// All ready messages of a paused topic; else those that are neither in the ready queue nor in reach of a turn, if
+    /// messages are parked.
     fn held(&self, no: u32, call: &Call<'_>) -> u64 {
+        let ready = self.messages.iter().filter(|(name, msg)| name.0 == no && msg.place == Place::Ready);
+        if self.setting(no, "paused").is_some() {
+            return ready.count() as u64;
+        }
         if call.before.index(&format!("k:{no}")).is_empty() {
             return 0;
         }
@@ -328,7 +333,6 @@ impl Model {
         let parked = |group: &Vec<u8>| call.before.parked.get(&(no, lossy(group))).map_or(0, Vec::len);
         let turns = call.before.index(&format!("n:{no}")).keys().map(|group| parked(group).min(most));
         let free = call.before.ready.get(&no).map_or(0, Vec::len) + turns.sum::<usize>();
-        let ready = self.messages.iter().filter(|(name, msg)| name.0 == no && msg.place == Place::Ready);
         ready.count().saturating_sub(free) as u64
     }
 
