@@ -95,9 +95,11 @@ impl SqsServer {
         });
         let found = self.call("ReceiveMessage", &asked).await;
         let messages = found["Messages"].as_array().cloned().unwrap_or_default();
-        for message in &messages {
-            let asked = json!({ "QueueUrl": self.queue(name), "ReceiptHandle": message["ReceiptHandle"] });
-            self.call("DeleteMessage", &asked).await;
+        if !messages.is_empty() {
+            let entry = |(index, message): (usize, &Value)| json!({ "Id": index.to_string(), "ReceiptHandle": message["ReceiptHandle"] });
+            let entries: Vec<Value> = messages.iter().enumerate().map(entry).collect();
+            let asked = json!({ "QueueUrl": self.queue(name), "Entries": entries });
+            self.call("DeleteMessageBatch", &asked).await;
         }
         messages
     }

@@ -39,6 +39,8 @@ class Pair(Run):
 
 
 SHORT = timedelta(milliseconds=200)
+#: On a busy machine, a new connection takes longer than clients allow.
+PATIENT = {"socket_timeout": 600, "socket_connect_timeout": 60}
 each_scenario = pytest.mark.parametrize("number", range(len(SCENARIOS)), ids=lambda number: SCENARIOS[number]["name"])
 
 
@@ -56,10 +58,10 @@ def test_groups_whose_masters_have_replicas(place, kind, request):
 
     async def run():
         if kind is Client:
-            with connect(url, socket_timeout=60) as connection, Client(connection, name) as client:
+            with connect(url, **PATIENT) as connection, Client(connection, name) as client:
                 await Run(client, name).scenario(said)
         else:
-            async with connect_async(url, socket_timeout=60) as connection, AsyncClient(connection, name) as client:
+            async with connect_async(url, **PATIENT) as connection, AsyncClient(connection, name) as client:
                 await Run(client, name).scenario(said)
 
     asyncio.run(run())
@@ -68,7 +70,7 @@ def test_groups_whose_masters_have_replicas(place, kind, request):
 @each_scenario
 def test_blocking(number, pair):
     namespace, said = f"b{number}", scenario(number, pair)
-    with connect(pair.url, socket_timeout=60) as connection, Client(connection, namespace) as client:
+    with connect(pair.url, **PATIENT) as connection, Client(connection, namespace) as client:
         with Client(connection, namespace, confirm_timeout=SHORT) as other:
             asyncio.run(Pair(pair, client, other, namespace).scenario(said))
 
@@ -78,7 +80,7 @@ def test_asynchronous(number, pair):
     namespace, said = f"a{number}", scenario(number, pair)
 
     async def run():
-        async with connect_async(pair.url, socket_timeout=60) as connection, AsyncClient(connection, namespace) as client:
+        async with connect_async(pair.url, **PATIENT) as connection, AsyncClient(connection, namespace) as client:
             async with AsyncClient(connection, namespace, confirm_timeout=SHORT) as other:
                 await Pair(pair, client, other, namespace).scenario(said)
 
@@ -87,7 +89,7 @@ def test_asynchronous(number, pair):
 
 def test_a_frozen_replica_holds_up_only_those_who_wait_for_it(pair):
     async def run():
-        async with connect_async(pair.url, socket_timeout=600) as connection, AsyncClient(connection, "held") as client:
+        async with connect_async(pair.url, **PATIENT) as connection, AsyncClient(connection, "held") as client:
             await Run(client, "held").script("init", 0, [0, 1])
             orders = client.topic("orders")
             assert (await orders.set_policy(Policy(durability="replica:1"))).durability == "replica:1"

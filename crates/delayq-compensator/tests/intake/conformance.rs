@@ -49,8 +49,8 @@ pub(crate) async fn each_form_reaches_a_consumer<B: Broker>() {
 
 pub(crate) async fn writes_of_one_message_keep_their_order<B: Broker>() {
     let stage = Stage::<B>::start().await;
-    let mut records = Vec::new();
-    for n in 0..200 {
+    let (count, mut records) = (at_length(50, 200), Vec::new());
+    for n in 0..count {
         let (kept, gone, again) = (format!("kept{n}"), format!("gone{n}"), format!("again{n}"));
         records.push(Sent::put(&kept, &[]));
         records.push(Sent::put(&gone, &[]));
@@ -64,8 +64,9 @@ pub(crate) async fn writes_of_one_message_keep_their_order<B: Broker>() {
     }
     stage.broker.publish(records).await;
     let compensator = stage.compensator("batch = 7").await;
-    compensator.shows(DONE, 1600.0).await;
-    assert_eq!(stage.books().await, Books { accepted: 800, delayed: 400, ready: 0, cancelled: 400 });
+    compensator.shows(DONE, 8.0 * count as f64).await;
+    let wanted = Books { accepted: 4 * count, delayed: 2 * count, ready: 0, cancelled: 2 * count };
+    assert_eq!(stage.books().await, wanted);
     let again = Message::new(topic(), "body of kept7").id("kept7").unwrap();
     let answer = stage.deployment.producer.put(again).await.unwrap().outcome;
     assert_eq!(answer, PutOutcome::Exists(State::Delayed, UnixMillis::new(4_102_444_805_000)));
@@ -119,26 +120,27 @@ pub(crate) async fn an_outage_of_redis_pauses_and_loses_nothing<B: Broker>() {
     let compensator = stage.compensator("batch = 50\nin_flight = 100").await;
     compensator.is_ready().await;
     stage.deployment.server.kill().await;
-    let records = (0..3000).map(|n| Sent::put(&format!("m{n}"), &[])).collect();
+    let count: u64 = at_length(B::RECORDS, 3000);
+    let records = (0..count).map(|n| Sent::put(&format!("m{n}"), &[])).collect();
     stage.broker.publish(records).await;
     compensator.shows("intake_paused{intake=\"orders\"}", 1.0).await;
     compensator.is_unready("orders").await;
     let taken =
         compensator.metric("source_records{source=\"intake.orders\",state=\"waiting\"}").await.unwrap();
-    assert!((1.0..=100.0).contains(&taken), "{taken} records are taken of a broker that has 3000");
+    assert!((1.0..=100.0).contains(&taken), "{taken} records are taken of a broker that has {count}");
     assert_eq!(compensator.metric(DONE).await, Some(0.0));
     stage.deployment.server.resume().await;
-    stage.has_delayed(3000).await;
+    stage.has_delayed(count).await;
     compensator.is_ready().await;
     compensator.shows("intake_paused{intake=\"orders\"}", 0.0).await;
-    assert_eq!(stage.books().await, all(3000));
+    assert_eq!(stage.books().await, all(count));
     stage.is_settled().await;
     compensator.stop().await;
 }
 
 /// The kill comes between Redis's answer and the commit.
 pub(crate) async fn a_compensator_that_is_killed_loses_nothing_and_puts_nothing_twice<B: Broker>() {
-    let count: u64 = at_length(1000, 3000);
+    let count: u64 = at_length(B::RECORDS, 3000);
     let stage = Stage::<B>::start().await;
     stage.broker.publish((0..count).map(|n| Sent::put(&format!("m{n}"), &[])).collect()).await;
     for _ in 0..3 {
@@ -155,7 +157,7 @@ pub(crate) async fn a_compensator_that_is_killed_loses_nothing_and_puts_nothing_
 }
 
 pub(crate) async fn a_broker_that_is_killed_in_a_batch_loses_nothing<B: Broker>() {
-    let count: u64 = at_length(1000, 3000);
+    let count: u64 = at_length(B::RECORDS, 3000);
     let mut stage = Stage::<B>::start().await;
     stage.broker.keep_created().await;
     stage.broker.publish((0..count).map(|n| Sent::put(&format!("m{n}"), &[])).collect()).await;
@@ -311,7 +313,7 @@ pub(crate) async fn a_password_is_read_again_until_the_broker_takes_it<B: Broker
 }
 
 pub(crate) async fn two_compensators_take_each_record_in_once<B: Broker>() {
-    let count: u64 = at_length(1000, 4000);
+    let count: u64 = at_length(B::RECORDS, 4000);
     let stage = Stage::<B>::start().await;
     let (first, second) = tokio::join!(
         stage.compensator("batch = 5\nin_flight = 20"),

@@ -46,6 +46,8 @@ fn sent(message: &Value) -> Sent {
 
 impl Broker for Sqs {
     const EVENT_PREFIX: &'static str = "ce-";
+    // ElasticMQ takes some 40 a second on a busy machine.
+    const RECORDS: u64 = 300;
     const MISSING: &'static str = "the queue `orders-in.fifo` does not exist";
     const ORIGIN: &'static str = "sqs orders-in.fifo message ";
 

@@ -27,6 +27,8 @@ pub(crate) struct Sent {
 /// A broker with a source (topic, queue or stream), and a dead destination.
 pub(crate) trait Broker: Sized + Send + Sync {
     const EVENT_PREFIX: &'static str;
+    /// Number of records of a test that kills something in their midst.
+    const RECORDS: u64 = 1000;
     /// Text of the report about a missing source.
     const MISSING: &'static str;
     /// Text in the origin of a dead record.
