@@ -2,9 +2,11 @@
 
 use std::future::Future;
 use std::time::Duration;
+use tokio::time::Instant;
 
-/// Pause between two probes; short compared with every limit in use, long compared with a probe's cost.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// Shortest and longest pause between two probes. In between, the pause is a twentieth of the time waited so far: an end is seen
+/// at most so much later, and many tests that wait leave the processors to those that work.
+const PAUSES: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(50)];
 
 /// Limit for operations that take well under a second on an idle machine: on a busy one, only a hang takes this long.
 pub const SHORT: Duration = Duration::from_secs(60);
@@ -21,11 +23,12 @@ where
     Fut: Future<Output = Option<T>>,
 {
     let looking = async {
+        let begun = Instant::now();
         loop {
             if let Some(found) = probe().await {
                 return found;
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep((begun.elapsed() / 20).clamp(PAUSES[0], PAUSES[1])).await;
         }
     };
     match tokio::time::timeout(limit, looking).await {
