@@ -21,8 +21,8 @@ AT_ONCE = int(os.environ.get("DELAYQ_TEST_BINARIES", "2"))
 FIRST = ["cli", "intake", "sinks", "outbox", "integration", "shapes", "protocol"]
 # Most of their tests measure times.
 ALONE = {"crowd", "timer"}
-# Their tests wait for servers to start, to fail over, or to be noticed as gone. The others compute or measure times.
-WAITING = {"compensator", "intake", "shapes"}
+# Threads a core, where tests wait for servers to start, to fail over, or to be noticed as gone. Fewer where they measure times.
+THREADS = {"compensator": 2, "intake": 2, "shapes": 2, "timer": 1.5}
 SLOWEST = 30
 # Lines of a failed test that the summary repeats.
 SHOWN = 12
@@ -43,7 +43,7 @@ def binaries(options):
 
 def run(name, program, folder, arguments):
     """As `heard`, of a test binary."""
-    threads = os.cpu_count() * (2 if name in WAITING else 1)
+    threads = int(os.cpu_count() * THREADS.get(name, 1))
     # libtest hides the option from stable toolchains.
     environment = {"RUST_TEST_THREADS": str(threads), **os.environ, "RUSTC_BOOTSTRAP": "1"}
     return heard([program, "-Z", "unstable-options", "--report-time", *arguments], folder, environment)
