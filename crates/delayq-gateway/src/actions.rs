@@ -21,6 +21,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
+/// The action of a dry run, which begins no operation.
+pub(crate) const COUNT: &str = "countOperation";
 /// The action of a settlement that buries messages.
 pub(crate) const BURY: &str = "bury";
 const GATHER: Duration = Duration::from_secs(1);
@@ -52,7 +54,7 @@ pub(crate) struct Action {
     /// The name of the token; `None`: no token is needed.
     who: Option<String>,
     tenant: Option<String>,
-    /// The operation of the document, or [`BURY`].
+    /// The operation of the document, [`BURY`] or [`COUNT`].
     action: String,
     /// The names in the path.
     of: Vec<(String, String)>,

@@ -91,6 +91,7 @@ async fn guarded(
         return answered(app, route, request, next, None).await;
     };
     request.extensions_mut().insert(caller);
+    app.tokens.tenants().must_be_read().await?;
     let turn = TenantTurn::of_request(app.quotas(), &tenant).await?;
     let response = answered(app, route, request, next, Some(&turn)).await;
     let is_refused = match &response {

@@ -62,14 +62,17 @@ impl TenantQuotas {
 
     /// Counts as many of these puts as the quotas admit; `Err` says why the others are refused.
     pub(crate) fn admit(&self, tenant: &Tenant, puts: usize) -> (usize, Result<(), Problem>) {
-        let quotas = self.0.tenants.quotas(tenant);
+        let quotas = match self.0.tenants.quotas(tenant) {
+            Ok(quotas) => quotas,
+            Err(problem) => return (0, Err(problem)),
+        };
         let (admitted, over) = self.usage(tenant, |usage| usage.admit(&quotas, puts, Instant::now()));
         (admitted, over.map_or(Ok(()), |over| Err(self.refusal(tenant, over))))
     }
 
     /// Room for the bytes of a body.
     pub(crate) fn room(&self, tenant: &Tenant, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
-        let quota = self.0.tenants.quotas(tenant).bytes.and_then(|bytes| usize::try_from(bytes).ok());
+        let quota = self.0.tenants.quotas(tenant)?.bytes.and_then(|bytes| usize::try_from(bytes).ok());
         let most = quota.map_or(self.0.max_bytes, |quota| quota.min(self.0.max_bytes));
         let room = self.usage(tenant, |usage| usage.room(most));
         let permits = u32::try_from(bytes).expect("a body is bounded");
@@ -142,7 +145,8 @@ impl TenantQuotas {
     /// Tenants that put lately.
     fn to_count(&self) -> Vec<Tenant> {
         let usages = self.usages();
-        let counts = |tenant: &&Tenant| self.0.tenants.quotas(tenant).pending.is_some();
+        let counts =
+            |tenant: &&Tenant| self.0.tenants.quotas(tenant).is_ok_and(|quotas| quotas.pending.is_some());
         usages.keys().filter(counts).cloned().collect()
     }
 

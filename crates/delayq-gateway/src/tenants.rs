@@ -1,8 +1,9 @@
 //! The tenants of the deployment, with the tokens that a gateway made for them: kept in Redis, read by every gateway.
 //!
 //! ```text
-//! acme      {"puts_per_second":…}              the quotas
-//! acme/ID   {"name":…,"hash":…,"rights":[…]}   a token, by the start of its hash
+//! acme          {"puts_per_second":…}              the quotas
+//! acme/ID       {"name":…,"hash":…,"rights":[…]}   a token, by the start of its hash
+//! acme/ID/end   1800000000000                      the end of the token after its rotation, in ms
 //! ```
 //! Every gateway looks twice a second if anything has changed, so a revoked token ends everywhere within a second. Tenants that
 //! could not be read for [`STALE`] admit nobody.
@@ -19,7 +20,7 @@ use delayq::{Admin, Error, Fate, UnixMillis};
 use delayq_service::{Shutdown, host_now};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -44,7 +45,8 @@ struct TenantTable {
     /// `None`: never.
     read_at: Option<Instant>,
     tokens: HashMap<Hash, Token>,
-    quotas: HashMap<Tenant, Quotas>,
+    /// `Err`: why they cannot be read.
+    quotas: HashMap<Tenant, Result<Quotas, String>>,
 }
 
 // === impl Tenants ===
@@ -65,14 +67,35 @@ impl Tenants {
                 Problem::new(Kind::RedisAway, why).fate(Fate::NotApplied)
             })?;
         }
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let table = self.table();
         Ok(table.tokens.get(hash).filter(|token| !token.has_ended()).cloned())
     }
 
-    /// No quota while the tenants were never read.
-    pub(crate) fn quotas(&self, tenant: &Tenant) -> Quotas {
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        table.quotas.get(tenant).copied().unwrap_or_default()
+    /// Reads the tenants if this gateway never has: a tenant with a token of the file has quotas as well.
+    ///
+    /// # Errors
+    /// The tenants cannot be read.
+    pub(crate) async fn must_be_read(&self) -> Result<(), Problem> {
+        if self.table().read_at.is_some() {
+            return Ok(());
+        }
+        self.look().await.map_err(unread)
+    }
+
+    /// As they were last read.
+    ///
+    /// # Errors
+    /// They were never read, or cannot be understood: without the quotas, nobody knows what the tenant may do.
+    pub(crate) fn quotas(&self, tenant: &Tenant) -> Result<Quotas, Problem> {
+        let table = self.table();
+        if table.read_at.is_none() {
+            return Err(unread("they were never read"));
+        }
+        match table.quotas.get(tenant) {
+            None => Ok(Quotas::default()),
+            Some(Ok(quotas)) => Ok(*quotas),
+            Some(Err(why)) => Err(unread(format_args!("{why}; set them again, or use a newer gateway"))),
+        }
     }
 
     pub(crate) async fn follow(&self, shutdown: Shutdown) {
@@ -101,8 +124,9 @@ impl Tenants {
 
     /// Removes the quotas and every token of the tenant.
     pub(crate) async fn remove(&self, tenant: &Tenant) -> Result<(), Error> {
-        let tokens = self.of(tenant).await?.tokens.into_keys().map(|id| (notes::name(tenant, &id), None));
-        self.change([(tenant.name().to_owned(), None)].into_iter().chain(tokens).collect()).await
+        let (_, texts) = self.admin.gateways().tenants().await?;
+        let names = texts.into_keys().filter(|name| notes::is_of(tenant, name)).map(|name| (name, None));
+        self.change([(tenant.name().to_owned(), None)].into_iter().chain(names).collect()).await
     }
 
     /// Returns the id of the new token, and its text, which nobody keeps.
@@ -117,14 +141,13 @@ impl Tenants {
         (id, old): (&str, &TokenNote),
         until: UnixMillis,
     ) -> Result<(String, String), Error> {
-        let until_ms = old.until_ms.map_or(until.get(), |end| end.min(until.get()));
-        let ending = TokenNote { until_ms: Some(until_ms), ..old.clone() };
+        let end_ms = old.until_ms.map_or(until.get(), |end| end.min(until.get()));
         let note = TokenNote { made_ms: host_now().get(), ..old.clone() };
-        self.add_and(tenant, note, Some((notes::name(tenant, id), Some(notes::text(&ending))))).await
+        self.add_and(tenant, note, Some((notes::name_of_end(tenant, id), Some(end_ms.to_string())))).await
     }
 
     pub(crate) async fn revoke(&self, tenant: &Tenant, id: &str) -> Result<(), Error> {
-        self.change(vec![(notes::name(tenant, id), None)]).await
+        self.change(vec![(notes::name(tenant, id), None), (notes::name_of_end(tenant, id), None)]).await
     }
 
     async fn add_and(
@@ -162,15 +185,28 @@ impl Tenants {
             return Ok(());
         }
         let (version, texts) = self.admin.gateways().tenants().await?;
-        let table = TenantTable { version, read_at: Some(asked), ..TenantTable::of(notes::tenants(&texts)) };
+        let tenants = notes::tenants(&texts);
+        for (tenant, why) in
+            tenants.iter().filter_map(|(tenant, kept)| Some((tenant, kept.quotas.as_ref().err()?)))
+        {
+            tracing::error!(%tenant, why, "the quotas of a tenant cannot be read: its puts and bodies are refused");
+        }
+        let table = TenantTable { version, read_at: Some(asked), ..TenantTable::of(tenants) };
         *self.table.write().unwrap_or_else(PoisonError::into_inner) = table;
         Ok(())
     }
 
     fn is_fresh(&self) -> bool {
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        table.read_at.is_some_and(|at| at.elapsed() < STALE)
+        self.table().read_at.is_some_and(|at| at.elapsed() < STALE)
     }
+
+    fn table(&self) -> RwLockReadGuard<'_, TenantTable> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn unread(why: impl std::fmt::Display) -> Problem {
+    Problem::new(Kind::UnreadQuotas, why.to_string()).fate(Fate::NotApplied)
 }
 
 // === impl TenantTable ===
@@ -186,3 +222,6 @@ impl TenantTable {
         table
     }
 }
+
+#[cfg(test)]
+mod tests;

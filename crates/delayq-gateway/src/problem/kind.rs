@@ -32,13 +32,14 @@ pub(crate) enum Kind {
     NoTenantToken,
     Busy,
     NoOperation,
+    UnreadQuotas,
 }
 
 // === impl Kind ===
 
 impl Kind {
     /// In the order of codes.
-    pub(crate) const ALL: [Self; 27] = [
+    pub(crate) const ALL: [Self; 28] = [
         Self::Malformed,
         Self::NoToken,
         Self::OtherOrigin,
@@ -66,6 +67,7 @@ impl Kind {
         Self::NoTenantToken,
         Self::Busy,
         Self::NoOperation,
+        Self::UnreadQuotas,
     ];
 
     const fn row(self) -> (&'static str, u16, &'static str) {
@@ -97,6 +99,7 @@ impl Kind {
             Self::NoTenantToken => ("DQ-G125", 404, "the tenant has no such token"),
             Self::Busy => ("DQ-G126", 429, "two operations are under way"),
             Self::NoOperation => ("DQ-G127", 404, "no such operation"),
+            Self::UnreadQuotas => ("DQ-G128", 503, "the quotas of the tenant cannot be read"),
         }
     }
 
@@ -114,7 +117,7 @@ impl Kind {
 
     /// True if the same request may succeed soon.
     pub(crate) const fn is_passing(self) -> bool {
-        matches!(self, Self::RedisAway | Self::Full | Self::Draining | Self::Busy)
+        matches!(self, Self::RedisAway | Self::Full | Self::Draining | Self::Busy | Self::UnreadQuotas)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::answer::{Answer, json};
 use super::message::Payload;
 use crate::input::{Ask, Query};
-use crate::problem::Problem;
+use crate::problem::{Kind, Problem};
 use crate::state::{Paged, Scope};
 use axum::http::StatusCode;
 use delayq::UnixMillis;
@@ -61,7 +61,12 @@ async fn walk(
     let (mut found, mut looked_at, began) = (Vec::new(), 0, Instant::now());
     let mut after = after.map(str::to_owned);
     loop {
-        let (page, next) = scope.page(paged, after.as_deref(), MAX_LIMIT).await?;
+        let (page, next) = match scope.page(paged, after.as_deref(), MAX_LIMIT).await {
+            Err(problem) if problem.kind() == Kind::OverQuota && looked_at > 0 => {
+                return Ok((found, after, looked_at));
+            }
+            page => page?,
+        };
         looked_at += page.len();
         found.extend(page.into_iter().filter(|listed| sought.is_in(listed)));
         let is_over = found.len() >= limit || looked_at >= MAX_LOOKED_AT || began.elapsed() >= MAX_WALK;

@@ -2,8 +2,9 @@
 
 mod new;
 
-use super::answer::{Answer, counted, json};
+use super::answer::{Answer, acted, counted, json};
 use super::message::Payload;
+use crate::actions::{Acted, COUNT};
 use crate::input::Ask;
 use crate::operations::{Estimate, Operation, Order};
 use crate::problem::{Kind, Problem};
@@ -20,7 +21,8 @@ pub(super) async fn begin(ask: Ask) -> Answer {
     let estimate = scope.estimate(&stored).await?;
     if is_dry {
         let response = json(StatusCode::OK, &matching(&order, &estimate));
-        return Ok(counted((response, 0), Some(value!({ "dry_run": true }))));
+        let with = value!({ "action": order.shown_action(), "filter": order.shown_filter() });
+        return Ok(acted(response, Acted { action: Some(COUNT), messages: 0, with: Some(with) }));
     }
     let Some(operation) = scope.begin(stored, by, &estimate).await? else {
         let why = "wait for the end of an operation, or abort one: see /v1/operations";

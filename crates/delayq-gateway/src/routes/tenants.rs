@@ -118,10 +118,11 @@ fn made(id: &str, note: &TokenNote, token: &str) -> axum::response::Response {
 }
 
 fn shown(tenant: &Tenant, kept: &TenantNotes) -> Value {
-    let Quotas { puts_per_second, pending, bytes } = kept.quotas;
+    let Quotas { puts_per_second, pending, bytes } = kept.quotas.clone().unwrap_or_default();
     value!({
         "tenant": tenant.name(), "tokens": kept.tokens.len(),
         "puts_per_second": puts_per_second, "pending": pending, "bytes": bytes,
+        "quotas_unreadable": kept.quotas.as_ref().err(),
     })
 }
 

@@ -7,6 +7,10 @@ use super::Scope;
 use crate::problem::Problem;
 use delayq::admin::{ListCursor, ListState, Listed, Listing, TimeRange};
 use delayq::{Members, Topic};
+use std::time::{Duration, Instant};
+
+/// Of a page of several calls: less than any deadline that a client is likely to set.
+const MAX_PAGE: Duration = Duration::from_secs(2);
 
 /// What a page lists.
 pub(crate) enum Paged {
@@ -14,26 +18,36 @@ pub(crate) enum Paged {
     Group(Members),
 }
 
+/// The entries of a page by several calls.
+struct Gathered<E> {
+    entries: Vec<E>,
+    /// Before the first call, the cursor of the request.
+    next: Option<String>,
+    began: Instant,
+}
+
 // === impl Scope ===
 
 impl Scope {
-    /// At most `limit` messages, and the cursor of the next page.
+    /// At most `limit` messages, and the cursor of the next page. A page of a tenant takes several turns: one that is refused,
+    /// or would take too long, ends the page early.
     pub(crate) async fn page(
         &self,
         paged: &Paged,
         after: Option<&str>,
         limit: usize,
     ) -> Result<(Vec<Listed>, Option<String>), Problem> {
-        let (mut all, mut after) = (Vec::new(), after.map(str::to_owned));
+        let mut gathered =
+            Gathered { entries: Vec::new(), next: after.map(str::to_owned), began: Instant::now() };
         loop {
-            let most = self.most_of(limit - all.len());
-            self.step(most).await?;
-            let (messages, next) = self.page_of(paged, after.as_deref(), most).await?;
-            all.extend(messages);
-            if next.is_none() || all.len() >= limit {
-                return Ok((all, next));
+            let most = self.most_of(limit - gathered.entries.len());
+            if let Err(problem) = self.step(most).await {
+                return gathered.refused(problem);
             }
-            after = next;
+            let page = self.page_of(paged, gathered.next.as_deref(), most).await?;
+            if gathered.is_over(page, limit) {
+                return Ok((gathered.entries, gathered.next));
+            }
         }
     }
 
@@ -93,6 +107,21 @@ fn renamed(text: &str, topic: impl Fn(&str) -> Option<Topic>) -> Option<String> 
     Some(parts.join(":"))
 }
 
+// === impl Gathered ===
+
+impl<E> Gathered<E> {
+    fn is_over(&mut self, (entries, next): (Vec<E>, Option<String>), limit: usize) -> bool {
+        self.entries.extend(entries);
+        self.next = next;
+        self.next.is_none() || self.entries.len() >= limit || self.began.elapsed() > MAX_PAGE
+    }
+
+    /// A later turn was refused: the page ends with what it has.
+    fn refused(self, problem: Problem) -> Result<(Vec<E>, Option<String>), Problem> {
+        if self.entries.is_empty() { Err(problem) } else { Ok((self.entries, self.next)) }
+    }
+}
+
 // === impl Paged ===
 
 impl Paged {
@@ -101,5 +130,27 @@ impl Paged {
             Self::Topic(topic, state, range) => Listing::Topic { topic, state: *state, range: *range },
             Self::Group(Members { group, topic }) => Listing::Group { group, topic: topic.as_ref() },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::Kind;
+
+    #[test]
+    fn a_page_whose_later_turn_is_refused_ends_with_what_it_has_and_a_cursor() {
+        let new = || Gathered { entries: Vec::new(), next: Some("0".to_owned()), began: Instant::now() };
+        let no_turn = || Problem::new(Kind::OverQuota, "no turn");
+        assert_eq!(new().refused(no_turn()).unwrap_err().kind(), Kind::OverQuota);
+        let mut gathered = new();
+        assert!(!gathered.is_over((vec![1, 2], Some("2".to_owned())), 5));
+        assert_eq!(gathered.refused(no_turn()).unwrap(), (vec![1, 2], Some("2".to_owned())));
+        let mut gathered = new();
+        assert!(!gathered.is_over((vec![1, 2], Some("2".to_owned())), 4));
+        assert!(gathered.is_over((vec![3, 4], Some("4".to_owned())), 4));
+        assert!(new().is_over((vec![1], None), 4));
+        let long_ago = Instant::now().checked_sub(2 * MAX_PAGE).unwrap();
+        assert!(Gathered { began: long_ago, ..new() }.is_over((vec![1], Some("1".to_owned())), 4));
     }
 }

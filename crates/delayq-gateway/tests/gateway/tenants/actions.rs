@@ -79,3 +79,14 @@ async fn equal_actions_of_a_second_are_one_entry_and_pages_have_each_entry_once(
     assert_eq!(paged, log(root).await);
     root.get("/v1/actions?after=x").await.with(422);
 }
+
+#[tokio::test]
+async fn a_dry_run_is_logged_as_a_count_and_not_as_the_beginning_of_an_operation() {
+    let (stage, _folder) = stage().await;
+    let acme = holder(&stage, "acme");
+    let order = json!({ "action": "cancel", "filter": { "topics": ["orders"] }, "dry_run": true });
+    acme.post("/v1/operations", order).await.with(200);
+    let counted = entry(acme, "countOperation").await;
+    assert_eq!(counted["with"]["filter"]["topics"], json!(["orders"]));
+    assert!(log(acme).await.iter().all(|entry| entry["action"] != "beginOperation"));
+}

@@ -1,8 +1,8 @@
 //! Tokens that a gateway makes for a tenant, and quotas.
 
-use super::{FAR, Holder, holder, stage};
+use super::{FAR, Holder, holder, stage, stage_on};
 use crate::stage::{Answer, Running, Stage};
-use delayq_tests::deadline::{SHORT, wait_until};
+use delayq_tests::deadline::{LONG, SHORT, wait_until};
 use delayq_tests::folder::Folder;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -199,4 +199,50 @@ async fn a_tenant_takes_a_part_of_the_waiting_reserves_and_of_the_memory() {
     let refused = async || acme.put("/v1/topics/t/messages/a", long.clone()).await.status == 429;
     wait_until("the quota of bytes", SHORT, refused).await;
     globex.put("/v1/topics/t/messages/a", long.clone()).await.with(201);
+}
+
+#[tokio::test]
+async fn quotas_that_a_gateway_cannot_read_admit_no_put() {
+    let (stage, _folder) = stage().await;
+    let (root, acme) = (holder(&stage, "root"), holder(&stage, "acme"));
+    let put = async || acme.put("/v1/topics/t/messages/a", json!({ "due": FAR })).await;
+    put().await.with(201);
+    let later = ("acme".to_owned(), Some(json!({ "puts_per_day": 5 }).to_string()));
+    stage.deployment.admin.gateways().change_tenants("of a later version", &[later]).await.unwrap();
+    wait_until("the refusal", SHORT, async || put().await.status == 503).await;
+    let refused = put().await;
+    assert_eq!(refused.with(503)["code"], "DQ-G128");
+    assert!(
+        refused.text.contains("puts_per_day") && !refused.header("retry-after").is_empty(),
+        "{refused:?}"
+    );
+    let lines = format!("{{\"topic\":\"t\",\"due\":{FAR}}}\n");
+    let request = stage.gateway.request(Method::POST, "/v1/messages").bearer_auth("acme");
+    let put_many = Answer::of(request.header("content-type", "application/x-ndjson").body(lines)).await;
+    assert_eq!(put_many.with(503)["code"], "DQ-G128");
+    acme.get("/v1/topics/t/messages/a").await.with(200);
+    holder(&stage, "globex").put("/v1/topics/t/messages/a", json!({ "due": FAR })).await.with(201);
+    let listed = root.get("/v1/tenants").await.with(200);
+    assert!(listed["tenants"][0]["quotas_unreadable"].as_str().unwrap().contains("puts_per_day"), "{listed}");
+    root.put("/v1/tenants/acme", json!({})).await.with(200);
+    put().await.with(200);
+}
+
+#[tokio::test]
+async fn tokens_that_cannot_be_read_are_answered_503_and_known_again_once_they_can() {
+    let (stage, _folder) = stage_on(Stage::private).await;
+    let root = Holder { gateway: &stage.gateway, token: "root" };
+    let (_, token) = made(root, "acme", json!({ "name": "shop" })).await;
+    me(&stage.gateway, &token).await.with(200);
+    stage.deployment.server.freeze();
+    let unknown = async || me(&stage.gateway, &token).await.status == 503;
+    wait_until("the end of what was read", LONG, unknown).await;
+    let refused = me(&stage.gateway, &token).await;
+    assert_eq!(
+        (&refused.with(503)["code"], &refused.json()["fate"]),
+        (&json!("DQ-G117"), &json!("not_applied"))
+    );
+    assert_eq!(me(&stage.gateway, "root").await.status, 200, "tokens of the file need no Redis");
+    stage.deployment.server.thaw();
+    wait_until("the token", LONG, async || me(&stage.gateway, &token).await.status == 200).await;
 }
