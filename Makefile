@@ -20,7 +20,7 @@ FROM ?= HEAD^
 
 STORM_LOG := $(TARGET)/storm-day.ndjson
 
-.PHONY: help book docs-figures generate fuzz setup run release test test-long test-rust test-shapes test-servers test-failovers test-writes test-outages test-page test-clients check fmt lint prose doc lua deny package bench bench-scripts bench-gateway bench-peers deb dist check-units check-upgrade deploy-check clean
+.PHONY: help book docs-figures generate fuzz setup run release test test-long test-rust test-shapes test-servers test-failovers test-writes test-outages test-page test-openapi test-clients check fmt lint prose doc lua deny package bench bench-scripts bench-gateway bench-peers deb dist check-units check-upgrade deploy-check clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,6 +87,14 @@ test-page: ## the page in a real Chromium: every journey, every screen in both t
 	@npm install --silent --ignore-scripts --no-audit --no-fund --prefix $(TARGET)/page-tools playwright-core@1.65.1 axe-core@4.14.1
 	cargo build $(WHOLE) --bins
 	DELAYQ_TEST_PAGE=$(abspath $(TARGET))/page-tools cargo test -p delayq-gateway $(FEATURES) --test gateway -- page:: --nocapture
+
+test-openapi: ## schemathesis against a gateway: is every answer as openapi.json says? some minutes
+	@scripts/setup.sh run test
+	@test -x $(TARGET)/openapi/bin/st || python3 -m venv $(TARGET)/openapi
+	@$(TARGET)/openapi/bin/pip install --quiet --disable-pip-version-check schemathesis==4.32.5
+	cargo build $(WHOLE) --bins
+	DELAYQ_TEST_SCHEMATHESIS=$(abspath $(TARGET))/openapi/bin/st cargo test -p delayq-gateway $(FEATURES) --test gateway -- \
+		openapi:: --nocapture
 
 test-clients: ## the tests of the clients in other languages alone; one without its runtime is skipped by name
 	@scripts/test-clients.sh

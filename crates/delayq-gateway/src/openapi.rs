@@ -2,7 +2,7 @@
 
 use crate::problem::Kind;
 use crate::table::{DEADLINE, MESSAGE_HEADER, Method, ROUTES, Route, RouteAnswers, Takes};
-use delayq::admin::PolicySetting;
+use delayq::admin::{Form, PolicySetting};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
@@ -44,7 +44,20 @@ pub fn generated() -> String {
 
 fn policy() -> Value {
     let one = |setting: PolicySetting| {
-        let of = json!({ "type": ["string", "integer", "null"], "description": setting.entry().doc() });
+        let entry = setting.entry();
+        let mut of = match entry.form {
+            Form::Count { most } => json!({
+                "type": ["string", "integer", "null"], "format": "delayq-count", "pattern": "^[0-9]{1,10}$",
+                "minimum": 0, "maximum": most,
+            }),
+            Form::Word(words) => {
+                json!({ "type": ["string", "null"], "pattern": format!("^({})$", words.join("|")) })
+            }
+            Form::Backoff => json!({ "type": ["string", "null"], "format": "delayq-backoff" }),
+            Form::Span { .. } => json!({ "type": ["string", "null"], "format": "delayq-duration" }),
+            Form::Flag | Form::Rate { .. } => unreachable!("no setting of a policy is one"),
+        };
+        of["description"] = entry.doc().into();
         (setting.name().replace('-', "_"), of)
     };
     let settings: Map<String, Value> = PolicySetting::ALL.into_iter().map(one).collect();

@@ -142,7 +142,10 @@ impl From<Error> for Problem {
             error if error.advice() == Advice::Retry => Kind::RedisAway,
             _ => Kind::Fault,
         };
-        let problem = Self::new(kind, error.to_string()).fate(error.fate());
+        let text = error.to_string();
+        // Redis adds the hash of the script, which tells a client nothing.
+        let detail = text.split_once(" script: ").map_or(text.as_str(), |(detail, _)| detail);
+        let problem = Self::new(kind, detail).fate(error.fate());
         Self { closes: false, ..problem }
     }
 }

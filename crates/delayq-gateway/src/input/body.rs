@@ -60,15 +60,45 @@ impl Whole {
     }
 
     pub(crate) fn json<T: serde::de::DeserializeOwned>(&self) -> Result<T, Problem> {
-        serde_json::from_slice(&self.bytes).map_err(|error| faulty(&error))
+        parsed(&self.bytes)
+    }
+}
+
+/// An object of JSON. Serde would also take an array for a struct, its fields in their order.
+pub(super) fn parsed<T: serde::de::DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
+    must_be_object(text)?;
+    let mut reading = serde_json::Deserializer::from_slice(text);
+    let value = serde_path_to_error::deserialize(&mut reading);
+    let value = value.map_err(|error| match error.path().to_string().as_str() {
+        "." => faulty(error.inner()),
+        path if error.inner().is_data() => Problem::invalid(path, without_place(error.inner())),
+        _ => faulty(error.inner()),
+    })?;
+    reading.end().map_err(|error| faulty(&error))?;
+    Ok(value)
+}
+
+/// Refuses JSON that is not an object.
+pub(crate) fn must_be_object(text: &[u8]) -> Result<(), Problem> {
+    let is_json = || serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok();
+    match text.trim_ascii_start().first() {
+        Some(b'{') => Ok(()),
+        _ if is_json() => Err(Problem::new(Kind::Invalid, "must be a JSON object")),
+        _ => Ok(()),
     }
 }
 
 pub(super) fn faulty(error: &serde_json::Error) -> Problem {
     match error.is_data() {
-        true => Problem::new(Kind::Invalid, error.to_string()),
+        true => Problem::new(Kind::Invalid, without_place(error)),
         false => Problem::new(Kind::Malformed, format!("the body is not JSON: {error}")),
     }
+}
+
+/// Senders know their keys, and do not count columns.
+fn without_place(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what).to_owned()
 }
 
 pub(super) fn too_large(most: usize) -> Problem {

@@ -1,6 +1,6 @@
 //! A body of many items: an array, or lines. A faulty item does not stop the rest.
 
-use super::body::{Whole, faulty};
+use super::body::{Whole, faulty, parsed};
 use super::form::Form;
 use crate::problem::{Kind, Problem};
 use axum::body::Body;
@@ -45,8 +45,7 @@ impl Items {
     }
 
     pub(crate) fn parse<T: DeserializeOwned>(&self) -> Vec<Result<T, Problem>> {
-        let parse = |text: &String| serde_json::from_str(text).map_err(|error| faulty(&error));
-        self.texts.iter().map(parse).collect()
+        self.texts.iter().map(|text| parsed(text.as_bytes())).collect()
     }
 
     /// One answer for each item, in the form of the request; and how many are done.

@@ -4,7 +4,7 @@
 //! answers are kept for such a client; then the request ends, and its closing line says so.
 
 use super::answer::{Answer, typed};
-use crate::input::{Ask, Lines};
+use crate::input::{Ask, Lines, must_be_object};
 use crate::problem::{Kind, Problem};
 use crate::state::Scope;
 use axum::body::Body;
@@ -131,11 +131,11 @@ impl Coming {
         if line.trim_ascii().is_empty() {
             return;
         }
-        let message = put_line::parse_anywhere(line, None, self.past_ok);
-        batch.push((
-            self.number,
-            message.map_err(|why| Problem::new(Kind::Invalid, why).fate(Fate::NotApplied)),
-        ));
+        let message = must_be_object(line).and_then(|()| {
+            let message = put_line::parse_anywhere(line, None, self.past_ok);
+            message.map_err(|why| Problem::new(Kind::Invalid, why))
+        });
+        batch.push((self.number, message.map_err(|problem| problem.fate(Fate::NotApplied))));
     }
 }
 

@@ -6,7 +6,7 @@ use crate::problem::Problem;
 use crate::state::Scope;
 use axum::http::StatusCode;
 use delayq::Topic;
-use delayq::admin::{Policy, PolicySetting};
+use delayq::admin::{Form, Policy, PolicySetting};
 use delayq_service::json::policy as json_of;
 use delayq_service::policy_text::policy_of;
 use serde_json::{Value, json};
@@ -50,8 +50,12 @@ fn read(settings: &GivenSettings) -> Result<(Policy, Vec<PolicySetting>), Proble
                 reset.push(known);
                 continue;
             }
+            Value::String(text) if text.is_empty() => {
+                return Err(Problem::invalid(name, "is empty: null returns a setting to its default"));
+            }
             Value::String(text) => text.clone(),
-            Value::Number(number) => number.to_string(),
+            Value::Number(number) if matches!(known.entry().form, Form::Count { .. }) => number.to_string(),
+            Value::Number(_) => return Err(Problem::invalid(name, "must be a string, such as \"30s\"")),
             _ => return Err(Problem::invalid(name, "must be a string or a number")),
         };
         let one = BTreeMap::from([(known.name().to_owned(), text.clone())]);
@@ -76,7 +80,13 @@ mod tests {
         let (policy, reset) = read(&settings).unwrap();
         assert_eq!((policy.max_attempts, policy.lease.unwrap().as_secs()), (Some(3), 90));
         assert_eq!(reset, [PolicySetting::History]);
-        for odd in [json!({ "lese": "1s" }), json!({ "lease": "soon" }), json!({ "lease": [1] })] {
+        for odd in [
+            json!({ "lese": "1s" }),
+            json!({ "lease": "soon" }),
+            json!({ "lease": [1] }),
+            json!({ "lease": 0 }),
+            json!({ "codec": "" }),
+        ] {
             assert!(read(&serde_json::from_value(odd).unwrap()).is_err());
         }
     }

@@ -1,7 +1,7 @@
 //! Putting one message: as the JSON of `delayq put --from`, or with its payload as the body.
 
 use super::answer::{Answer, json};
-use crate::input::{Ask, Form, when};
+use crate::input::{Ask, Form, must_be_object, when};
 use crate::problem::{Kind, Problem};
 use crate::table::MESSAGE_HEADER;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -118,6 +118,7 @@ async fn read(ask: Ask) -> Result<Message, Problem> {
 }
 
 fn json_message(body: &[u8], topic: &Topic, past_ok: bool) -> Result<Message, Problem> {
+    must_be_object(body)?;
     let message = put_line::parse_anywhere(body, Some(topic), past_ok);
     // A body without valid JSON is malformed; JSON that is not a message is invalid.
     let kind = || match serde_json::from_slice::<&RawValue>(body) {

@@ -11,8 +11,11 @@ use delayq_service::config::HumanDuration;
 use delayq_service::json::{add_time, numbers, paused_group, policy};
 use serde::Deserialize;
 use serde_json::{Value, json as value};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
+/// In messages a second. Each of up to 4,096 shards has its part, which Redis takes from 1e-9 to 1e9.
+const RATES: RangeInclusive<f64> = 1e-5..=1e9;
 /// Topics of a page without `limit`: each is counted.
 const DEFAULT_LIMIT: usize = 100;
 const HOUR: Duration = Duration::from_secs(3600);
@@ -20,7 +23,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rate {
-    /// Messages a second; null: no limit.
+    /// Messages a second; null: no limit. An empty object must not take the limit away.
+    #[serde(deserialize_with = "Option::deserialize")]
     rate: Option<f64>,
 }
 
@@ -94,8 +98,8 @@ pub(super) async fn resume(ask: Ask) -> Answer {
 pub(super) async fn set_rate(ask: Ask) -> Answer {
     let (topic, scope) = (ask.topic()?, ask.scope.clone());
     let Rate { rate } = ask.json().await?;
-    if rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
-        return Err(Problem::invalid("rate", "must be messages per second, more than 0, or null"));
+    if rate.is_some_and(|rate| !RATES.contains(&rate)) {
+        return Err(Problem::invalid("rate", "must be 0.00001 to 1000000000 messages per second, or null"));
     }
     scope.set_rate(&topic, rate).await?;
     Ok(counted((nothing(), 0), Some(value!({ "rate": rate }))))

@@ -62,7 +62,7 @@ pub(crate) static ROUTES: &[Route] = &[
         query: &["past_ok"],
         takes: Takes::Lines("Message"),
         answers: RouteAnswers::Lines("PutLine"),
-        refuses: &[415],
+        refuses: &[415, 422],
         has_deadline: false,
         needs: Some(Right::Put),
         ..Route::new(

@@ -169,3 +169,25 @@ async fn a_client_that_leaves_its_answer_unread_is_closed_and_its_messages_come_
     let answer = read_to_end(&mut stream).await;
     assert!(!answer.ends_with('}'), "the answer was cut off");
 }
+
+/// The part of the first polls in memory that is taken once is left out.
+#[tokio::test]
+async fn a_waiting_reserve_takes_less_than_fifty_kilobytes_without_optimisations() {
+    const POLLS: usize = 1_500;
+    let stage = Stage::start("").await;
+    let body = json!({ "topics": ["empty"], "wait": "60s" }).to_string();
+    let request = stage.gateway.bytes("POST /v1/reserve", &body);
+    let mut waiting = Vec::new();
+    let mut memory = Vec::new();
+    for polls in [POLLS / 3, POLLS] {
+        while waiting.len() < polls {
+            let mut stream = stage.gateway.connect().await;
+            stream.write_all(&request).await.unwrap();
+            waiting.push(stream);
+        }
+        stage.gateway.has_polls(polls).await;
+        memory.push(stage.gateway.process.resident_kib().unwrap());
+    }
+    let a_poll = (memory[1] - memory[0]) * 1024 / (POLLS - POLLS / 3) as u64;
+    assert!(a_poll < 50_000, "{a_poll} bytes");
+}

@@ -9,6 +9,7 @@ mod hostile;
 mod lines;
 mod lmstfy;
 mod looks;
+mod openapi;
 mod operations;
 mod page;
 mod process;

@@ -76,6 +76,8 @@ async fn a_reserve_takes_as_many_as_it_asks_for_and_not_more_bytes() {
         json!({ "topics": ["a b"] }),
         json!({ "topics": ["t"], "max": 0 }),
         json!({ "topics": ["t"], "max": 501 }),
+        json!({ "topics": ["t"], "max_bytes": 0 }),
+        json!({ "topics": ["t"], "max_bytes": 16 * 1024 * 1024 + 1 }),
         json!({ "topics": ["t"], "wait": "61s" }),
         json!({ "topics": ["t"], "lease": "25h" }),
         json!({ "topics": ["t"], "weight": 1 }),

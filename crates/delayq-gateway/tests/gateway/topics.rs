@@ -51,3 +51,32 @@ async fn a_policy_is_set_whole_or_changed_in_parts() {
         stage.gateway.put(path, &odd).await.with(422);
     }
 }
+
+/// Serde takes an array for a struct, and nothing for an option.
+#[tokio::test]
+async fn a_body_that_is_an_array_or_leaves_the_rate_out_changes_nothing() {
+    let stage = Stage::start("").await;
+    stage.gateway.put("/v1/topics/a/rate", &json!({ "rate": 40 })).await.with(204);
+    for odd in
+        [json!({}), json!([]), json!([null]), json!(null), json!({ "rate": 1e-9 }), json!({ "rate": "x" })]
+    {
+        let refused = stage.gateway.put("/v1/topics/a/rate", &odd).await;
+        assert_eq!(refused.with(422)["code"], "DQ-G114", "{odd}");
+        assert!(
+            refused.text.contains("rate") || refused.text.contains("must be a JSON object"),
+            "{refused:?}"
+        );
+        assert!(!refused.text.contains("line 1"), "{refused:?}");
+    }
+    assert_eq!(stage.gateway.get("/v1/topics/a").await.with(200)["rate"], 40.0);
+    stage.gateway.put("/v1/topics/a/messages/m", &json!(["a", "m"])).await.with(422);
+    let lines = stage.gateway.post_lines("/v1/messages", "[\"a\",\"m\"]\n7\n").await.lines();
+    assert_eq!((&lines[0]["code"], &lines[1]["code"]), (&json!("DQ-G114"), &json!("DQ-G114")));
+    let cancelled = stage.gateway.post("/v1/cancel", &json!([["a", "m"]])).await.with(200);
+    assert_eq!(cancelled[0]["detail"], "must be a JSON object");
+    let filter = json!({ "action": "cancel", "filter": [["a"]], "dry_run": true });
+    let refused = stage.gateway.post("/v1/operations", &filter).await.with(422);
+    assert_eq!(refused["errors"][0]["pointer"], "filter");
+    let reserve = stage.gateway.post("/v1/reserve", &json!({ "topics": ["a"], "wait": "soon" })).await;
+    assert_eq!(reserve.with(422)["errors"][0]["pointer"], "wait");
+}

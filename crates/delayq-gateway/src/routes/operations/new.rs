@@ -7,8 +7,9 @@ use crate::routes::change::shift;
 use delayq::admin::SelectState;
 use delayq::{Due, Group, Topic, UnixMillis};
 use delayq_service::config::HumanDuration;
-use serde::Deserialize;
-use serde_json::Value;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ const MAX_REASON: usize = 500;
 #[serde(deny_unknown_fields)]
 pub(super) struct NewOperation {
     action: String,
+    #[serde(deserialize_with = "object")]
     filter: Filter,
     #[serde(default)]
     due: Option<Value>,
@@ -140,6 +142,12 @@ impl NewOperation {
             _ => Err(Problem::invalid("due", "reschedule needs due or by")),
         }
     }
+}
+
+/// Serde would also take an array, the fields in their order.
+fn object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Filter, D::Error> {
+    let members = Map::<String, Value>::deserialize(deserializer)?;
+    Filter::deserialize(Value::Object(members)).map_err(D::Error::custom)
 }
 
 /// The states that an action is for, the default first.
