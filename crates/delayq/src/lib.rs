@@ -36,7 +36,6 @@ mod silence;
 pub mod spool;
 mod spread;
 mod topology;
-mod turns;
 pub mod worker;
 
 pub use admin::Admin;

@@ -21,7 +21,7 @@ use crate::spread::Spread;
 use delayq_core::id::MessageId;
 use delayq_core::layout::{CallerLayout, Placement};
 use delayq_core::message::{Message, MessageError};
-use delayq_core::shard::{ShardCount, ShardId};
+use delayq_core::shard::ShardId;
 use delayq_core::time::UnixMillis;
 use std::sync::Arc;
 
@@ -75,31 +75,9 @@ impl Placing {
         Some(Placed { message: Arc::new(message), place, ..put.clone() })
     }
 
-    /// At intervals, shards are asked for the number of messages in the background: no put waits for this.
     pub(crate) fn next_shard(&self) -> ShardId {
-        let shards = self.calls.shards();
-        let look = self.spread.advance(shards);
-        if !look.is_empty() {
-            let placing = self.clone();
-            tokio::spawn(async move { placing.look_at_shards(shards, &look).await });
-        }
+        self.spread.advance();
         self.present_shard()
-    }
-
-    async fn look_at_shards(&self, shards: ShardCount, look: &[ShardId]) {
-        let found = self.calls.shard_layouts(look).await;
-        let mut holds = Vec::with_capacity(look.len());
-        for (&shard, found) in look.iter().zip(found) {
-            match found {
-                Ok(Some(found)) => {
-                    self.calls.shared_layout().learn(&found.layout);
-                    holds.push((shard, found.messages));
-                }
-                Ok(None) => {}
-                Err(error) => tracing::debug!(%shard, %error, "unknown size"),
-            }
-        }
-        self.spread.saw(shards, holds.into_iter());
     }
 
     pub(crate) fn outage(&self, shard: ShardId) -> Option<Error> {
