@@ -101,7 +101,7 @@ async fn a_refused_message_leaves_the_others_of_its_batch_answered_in_order() {
 
 // On one thread, nothing is sent while work keeps the thread busy: afterwards all acks have waited long enough.
 #[tokio::test]
-async fn acks_that_waited_while_their_thread_was_busy_share_one_call_a_shard() {
+async fn acks_that_waited_while_their_thread_was_busy_share_calls() {
     const COUNT: usize = 200;
     let scene = Scene::new().await;
     scene.deployment.put((0..COUNT).map(|n| Message::new(scene.topic.clone(), format!("{n}")))).await;
