@@ -7,7 +7,6 @@
 //!                                     └─ of no relation   ─► an error
 //! ```
 
-mod alone;
 mod asking;
 mod grouping;
 mod learning;
@@ -18,9 +17,9 @@ mod scatter;
 mod sending;
 mod way;
 
-pub(crate) use grouping::{Batch, batches, in_order};
+pub(crate) use grouping::Batch;
 pub(crate) use load::Load;
 pub(crate) use next::{Again, Write};
 pub(crate) use ride::{Ride, Rules};
-pub(crate) use scatter::{MAX_IDS_A_PIPELINE, carry, scatter, scatter_batches};
+pub(crate) use scatter::{MAX_IDS_A_PIPELINE, carry, scatter};
 pub(crate) use way::{AtNode, Calls};

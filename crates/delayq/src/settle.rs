@@ -1,6 +1,6 @@
 //! Settles messages by receipt, for holders and consumers.
 
-use crate::calls::{Batch, Calls, batches, in_order, scatter};
+use crate::calls::{Batch, Calls, scatter};
 use crate::error::Error;
 use delayq_core::call::Call;
 use delayq_core::script::Verb;
@@ -59,11 +59,10 @@ impl<'s> Settlement<'s> {
 
 /// In as few round trips as the limits allow. Returns one answer for each message, in order.
 pub(crate) async fn settle_all(calls: &Calls, all: &[Settlement<'_>]) -> Vec<Result<Settled, Error>> {
-    let keyed = |(i, one): (usize, &Settlement<'_>)| (i, (one.verb(), one.receipt().shard), one.bytes());
-    let batches = batches(all.iter().enumerate().map(keyed));
+    let keyed = all.iter().map(|one| ((one.verb(), one.receipt().shard), one.bytes())).collect();
     let request = |batch: &Batch<(Verb, ShardId)>| request(batch.key, &batch.items, all);
     let read = |batch: &Batch<(Verb, ShardId)>, reply| settle::read(batch.key.0, reply, batch.items.len());
-    in_order(scatter(calls, &batches, request, read).await)
+    scatter(calls, keyed, request, read).await
 }
 
 fn request((verb, shard): (Verb, ShardId), items: &[usize], all: &[Settlement<'_>]) -> Call {

@@ -11,7 +11,7 @@ pub(crate) struct Batch<K> {
 }
 
 /// Items are given as index, key, and approximate size in bytes. Batches of one key keep the order of their items.
-pub(crate) fn batches<K: Ord + Clone>(items: impl Iterator<Item = (usize, K, usize)>) -> Vec<Batch<K>> {
+pub(super) fn batches<K: Ord + Clone>(items: impl Iterator<Item = (usize, K, usize)>) -> Vec<Batch<K>> {
     let (mut full, mut open) = (Vec::new(), BTreeMap::<K, (Vec<usize>, usize)>::new());
     for (item, key, bytes) in items {
         let (some, taken) = open.entry(key.clone()).or_default();
@@ -27,7 +27,7 @@ pub(crate) fn batches<K: Ord + Clone>(items: impl Iterator<Item = (usize, K, usi
 }
 
 /// Each item was in exactly one batch.
-pub(crate) fn in_order<A>(answers: Vec<(usize, A)>) -> Vec<A> {
+pub(super) fn in_order<A>(answers: Vec<(usize, A)>) -> Vec<A> {
     let mut ordered: Vec<Option<A>> = answers.iter().map(|_| None).collect();
     for (item, answer) in answers {
         ordered[item] = Some(answer);

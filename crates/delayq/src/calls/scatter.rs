@@ -13,6 +13,7 @@ use super::way::Calls;
 use crate::error::Error;
 use delayq_core::call::Call;
 use delayq_core::reply::{ReplyError, Value};
+use delayq_core::shard::ShardId;
 
 /// Maximum bytes of calls in one pipeline, except that a single call may be larger: these bytes have to cross the
 /// network within the deadline of a call.
@@ -20,6 +21,15 @@ const MAX_BYTES_A_PIPELINE: usize = 4 * 1024 * 1024;
 
 /// Maximum items in one pipeline: at 50 µs each, on a busy Redis, 4,000 items take a tenth of the deadline of a call.
 pub(crate) const MAX_IDS_A_PIPELINE: usize = 4000;
+
+/// Items that stay in their shard.
+pub(super) struct Scattered<K, A, R, D> {
+    /// The key of each item, and about how many bytes the item takes in a call.
+    keyed: Vec<(K, usize)>,
+    request: R,
+    read: D,
+    answers: Vec<Option<Result<A, Error>>>,
+}
 
 /// Uses as few pipelines as the limits allow; each pipeline has a separate deadline.
 pub(crate) async fn carry<L: Load>(to: &Calls, load: &mut L, items: usize) {
@@ -42,49 +52,61 @@ pub(crate) async fn carry<L: Load>(to: &Calls, load: &mut L, items: usize) {
     Ride::new(to, Rules::once(to), now).finish(load).await;
 }
 
-/// Returns each item's result with the item's index.
+/// Items are given as key and approximate size in bytes. `read` returns one answer for each item of the batch. Returns
+/// one answer for each item, in order.
 pub(crate) async fn scatter<K, A>(
     to: &Calls,
-    batches: &[Batch<K>],
-    request: impl Fn(&Batch<K>) -> Call,
-    read: impl Fn(&Batch<K>, Value) -> Result<Vec<A>, ReplyError>,
-) -> Vec<(usize, Result<A, Error>)> {
-    let mut answers = Vec::new();
-    for (batch, answer) in batches.iter().zip(scatter_batches(to, batches, request, read).await) {
-        let items = batch.items.iter().copied();
-        match answer {
-            Ok(found) => answers.extend(items.zip(found.into_iter().map(Ok))),
-            Err(error) => answers.extend(items.map(|item| (item, Err(error.clone())))),
-        }
-    }
-    answers
+    keyed: Vec<(K, usize)>,
+    request: impl FnMut(&Batch<K>) -> Call + Send,
+    read: impl FnMut(&Batch<K>, Value) -> Result<Vec<A>, ReplyError> + Send,
+) -> Vec<Result<A, Error>>
+where
+    K: Ord + Clone + Send + Sync,
+    A: Send,
+{
+    let (items, mut load) = (keyed.len(), Scattered::new(keyed, request, read));
+    carry(to, &mut load, items).await;
+    load.answers()
 }
 
-/// Returns one answer for each batch, in order.
-pub(crate) async fn scatter_batches<K, A>(
-    to: &Calls,
-    batches: &[Batch<K>],
-    request: impl Fn(&Batch<K>) -> Call,
-    read: impl Fn(&Batch<K>, Value) -> Result<A, ReplyError>,
-) -> Vec<Result<A, Error>> {
-    let (mut answers, mut sent, mut next) = (Vec::with_capacity(batches.len()), batches, None);
-    while !sent.is_empty() {
-        let (mut calls, mut bytes, mut ids) = (Vec::new(), 0, 0);
-        while let Some(batch) = sent.get(calls.len()) {
-            let call = next.take().unwrap_or_else(|| request(batch));
-            bytes += call.bytes();
-            ids += batch.items.len();
-            let is_full = bytes > MAX_BYTES_A_PIPELINE || ids > MAX_IDS_A_PIPELINE;
-            if is_full && !calls.is_empty() {
-                next = Some(call);
-                break;
-            }
-            calls.push(call);
-        }
-        let (now, later) = sent.split_at(calls.len());
-        let replies = now.iter().zip(to.send_all(calls).await);
-        answers.extend(replies.map(|(batch, reply)| Ok(read(batch, reply?)?)));
-        sent = later;
+// === impl Scattered ===
+
+impl<K, A, R, D> Scattered<K, A, R, D> {
+    pub(super) fn new(keyed: Vec<(K, usize)>, request: R, read: D) -> Self {
+        let answers = keyed.iter().map(|_| None).collect();
+        Self { keyed, request, read, answers }
     }
-    answers
+
+    pub(super) fn answers(self) -> Vec<Result<A, Error>> {
+        self.answers.into_iter().map(|answer| answer.expect("each item is answered")).collect()
+    }
+}
+
+impl<K, A, R, D> Load for Scattered<K, A, R, D>
+where
+    K: Ord + Clone + Send + Sync,
+    A: Send,
+    R: FnMut(&Batch<K>) -> Call + Send,
+    D: FnMut(&Batch<K>, Value) -> Result<Vec<A>, ReplyError> + Send,
+{
+    type Key = K;
+
+    fn next_call(&self, item: usize) -> (K, usize) {
+        self.keyed[item].clone()
+    }
+
+    fn call(&mut self, batch: &Batch<K>) -> Call {
+        (self.request)(batch)
+    }
+
+    fn read(&mut self, batch: &Batch<K>, reply: Value) -> Result<Vec<usize>, ReplyError> {
+        for (&item, answer) in batch.items.iter().zip((self.read)(batch, reply)?) {
+            self.answers[item] = Some(Ok(answer));
+        }
+        Ok(Vec::new())
+    }
+
+    fn fail(&mut self, item: usize, _shard: ShardId, error: Error) {
+        self.answers[item] = Some(Err(error));
+    }
 }

@@ -1,7 +1,8 @@
 //! Calls that are no items of a load: each rides alone.
 
-use super::alone::Alone;
+use super::grouping::Batch;
 use super::ride::{Ride, Rules};
+use super::scatter::Scattered;
 use super::way::Calls;
 use crate::error::Error;
 use crate::link::Link;
@@ -61,8 +62,10 @@ impl Calls {
     }
 
     async fn ride_alone(&self, rules: Rules<'_>, calls: Vec<Call>) -> Vec<Result<Value, Error>> {
-        let items = (0..calls.len()).collect();
-        let mut alone = Alone::new(calls);
+        let (items, keyed) = ((0..calls.len()).collect(), (0..calls.len()).map(|i| (i, 0)).collect());
+        let mut calls: Vec<Option<Call>> = calls.into_iter().map(Some).collect();
+        let request = |batch: &Batch<usize>| calls[batch.key].take().expect("a call is made once");
+        let mut alone = Scattered::new(keyed, request, |_: &Batch<usize>, reply| Ok(vec![reply]));
         Ride::new(self, rules, items).finish(&mut alone).await;
         alone.answers()
     }

@@ -1,7 +1,7 @@
 //! Writes that were recorded before sending: a repeat under the same record gets the answer of the first call.
 
 use super::Producer;
-use crate::calls::{Batch, batches, scatter_batches};
+use crate::calls::{Batch, scatter};
 use crate::error::Error;
 use delayq_core::id::Topic;
 use delayq_core::record::RecordId;
@@ -53,14 +53,14 @@ impl<'a> Recorded<'a> {
     /// Some answers may be kept; Redis forgets each answer after 30 days.
     pub async fn settled(&self, records: &[(Target, RecordId)]) -> Result<(), Error> {
         let calls = &self.0.client.calls;
-        let (layout, mut places) = (calls.shared_layout(), Vec::new());
-        for (i, (target, _)) in records.iter().enumerate() {
-            places.extend(layout.shards_of(target).into_iter().map(|shard| (i, shard, RECORD_BYTES)));
-        }
-        let batches = batches(places.into_iter());
+        let places = records.iter().flat_map(|(target, record)| {
+            calls.shared_layout().shards_of(target).into_iter().map(|shard| (shard, *record))
+        });
+        let places: Vec<(ShardId, RecordId)> = places.collect();
+        let keyed = places.iter().map(|(shard, _)| (*shard, RECORD_BYTES)).collect();
         let request =
-            |batch: &Batch<ShardId>| settled::request(batch.key, batch.items.iter().map(|&i| records[i].1));
-        let answers = scatter_batches(calls, &batches, request, |_, reply| settled::read(reply)).await;
-        answers.into_iter().try_for_each(|answer| answer.map(drop))
+            |batch: &Batch<ShardId>| settled::request(batch.key, batch.items.iter().map(|&i| places[i].1));
+        let read = |batch: &Batch<ShardId>, reply| settled::read(reply).map(|_| vec![(); batch.items.len()]);
+        scatter(calls, keyed, request, read).await.into_iter().collect()
     }
 }

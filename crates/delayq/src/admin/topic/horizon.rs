@@ -1,7 +1,7 @@
 //! Counts pending messages by due time, with a bounded number of calls.
 
 use super::TopicAdmin;
-use crate::calls::{Batch, batches, scatter_batches};
+use crate::calls::{Batch, scatter};
 use crate::error::Error;
 use delayq_core::shard::ShardId;
 use delayq_core::time::UnixMillis;
@@ -80,18 +80,18 @@ impl TopicAdmin<'_> {
                 return Ok(asked.iter().map(|(_, from)| *from).min());
             };
             counting.calls_left = left;
-            let places = batches(asked.iter().enumerate().map(|(at, (shard, _))| (at, *shard, 0)));
+            let keyed = asked.iter().map(|(shard, _)| (*shard, 0)).collect();
             let request = |batch: &Batch<ShardId>| {
                 let from = asked[batch.items[0]].1;
                 histogram::request(batch.key, topic, (from, until), width)
             };
-            let read = |_: &Batch<ShardId>, reply| histogram::read(reply);
-            let answers = scatter_batches(&self.admin.client.calls, &places, request, read).await;
+            let read = |_: &Batch<ShardId>, reply| Ok(vec![histogram::read(reply)?]);
+            let answers = scatter(&self.admin.client.calls, keyed, request, read).await;
             let mut further = Vec::new();
-            for (batch, answer) in places.iter().zip(answers) {
+            for ((shard, _), answer) in asked.iter().zip(answers) {
                 let (slots, next) = answer?;
                 add(&mut counting.counts, edges, piece, &slots);
-                further.extend(next.map(|from| (batch.key, from)));
+                further.extend(next.map(|from| (*shard, from)));
             }
             asked = further;
         }

@@ -3,7 +3,7 @@
 use super::TopicAdmin;
 use crate::admin::TimeRange;
 use crate::admin::listing::list_page;
-use crate::calls::{Batch, batches, scatter_batches};
+use crate::calls::{Batch, scatter};
 use crate::error::Error;
 use crate::options::RATE;
 use crate::setters::setters;
@@ -94,18 +94,21 @@ impl TopicAdmin<'_> {
     ) -> Result<Replayed, Error> {
         self.admin.client.calls.layout().await?;
         let calls = &self.admin.client.calls;
-        let places = targets.iter().enumerate().flat_map(|(i, target)| {
-            let shards = calls.shared_layout().shards_of(target);
-            shards.into_iter().map(move |shard| (i, shard, target.stored().len()))
+        let places = targets.iter().flat_map(|target| {
+            calls.shared_layout().shards_of(target).into_iter().map(move |shard| (shard, target))
         });
+        let places: Vec<(ShardId, &Target)> = places.collect();
+        let keyed = places.iter().map(|(shard, target)| (*shard, target.stored().len())).collect();
         let request = |batch: &Batch<ShardId>| {
-            replay::request(batch.key, self.topic, delay, terms, batch.items.iter().map(|&i| &targets[i]))
+            replay::request(batch.key, self.topic, delay, terms, batch.items.iter().map(|&i| places[i].1))
         };
-        let read = |_: &Batch<ShardId>, reply| replay::read(reply);
         let mut replayed = Replayed::default();
-        for answer in scatter_batches(calls, &batches(places), request, read).await {
-            replayed.add(answer?);
-        }
+        let read = |batch: &Batch<ShardId>, reply| {
+            replayed.add(replay::read(reply)?);
+            Ok(vec![(); batch.items.len()])
+        };
+        let answers = scatter(calls, keyed, request, read).await;
+        answers.into_iter().collect::<Result<Vec<()>, Error>>()?;
         Ok(replayed)
     }
 
