@@ -1,7 +1,6 @@
 //! The way into a fleet: joins it and starts the member's tasks.
 
 use crate::alarms::watch_alarms;
-use crate::backoff::Backoff;
 use crate::config::ClusterConfig;
 use crate::election::Campaigner;
 use crate::error::ClusterError;
@@ -10,7 +9,7 @@ use crate::follower::{Follower, ViewSender};
 use crate::handle::{Handle, Inner, Mode};
 use crate::keeper::Keeper;
 use crate::keys::FleetKeys;
-use crate::membership::{Base, Desired, LONGEST_PAUSE, Session, Standing};
+use crate::membership::{Base, Desired, Standing};
 use crate::ownership::OwnershipView;
 use crate::refused::Refused;
 use crate::registrar::Registrar;
@@ -22,7 +21,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep};
 
 /// The way into a fleet.
 pub struct Cluster;
@@ -31,23 +29,13 @@ pub struct Cluster;
 
 impl Cluster {
     /// Joins a fleet: connects, takes a lease, registers, and starts to follow the plan, which [`Handle::subscribe`]
-    /// returns.
+    /// returns. If etcd does not answer the first try, no shards are planned for the member, its trust is
+    /// [`Trust::Joining`](crate::Trust::Joining), and the member joins by itself as soon as etcd answers. The same holds
+    /// for the fleet of another deployment: [`Handle::foreign`] returns the reason.
     ///
     /// # Errors
-    /// A configuration that cannot be used; etcd unreachable until `join_deadline`, or refusing this user; a fleet of
-    /// another deployment. Everything that this member left in etcd disappears within a lease time.
-    pub async fn join(config: ClusterConfig) -> Result<Handle, ClusterError> {
-        let (base, desired) = prepare(config)?;
-        let session = enroll(&base, &desired).await?;
-        Ok(start(base, desired, Standing::enrolled(session)))
-    }
-
-    /// Like [`Cluster::join`], but succeeds even if etcd does not answer the first try: then no shards are planned for
-    /// the member, its trust is [`Trust::Joining`](crate::Trust::Joining), and the member joins by itself as soon as
-    /// etcd answers. The same holds for the fleet of another deployment: [`Handle::foreign`] returns the reason.
-    ///
-    /// # Errors
-    /// A configuration that cannot be used; etcd refusing this user.
+    /// A configuration that cannot be used; etcd refusing this user. Everything that this member left in etcd disappears
+    /// within a lease time.
     pub async fn start(config: ClusterConfig) -> Result<Handle, ClusterError> {
         let (base, desired) = prepare(config)?;
         let standing = match base.enroll(&desired).await {
@@ -67,7 +55,7 @@ impl Cluster {
     /// keeps a second owner out is the caller's.
     ///
     /// Must be called within a tokio runtime.
-    pub fn single(name: impl Into<String>, shards: ShardCount) -> Handle {
+    pub fn single(shards: ShardCount) -> Handle {
         let (desired, wanted) = watch::channel(Desired::serving(shards));
         let (standing, stands) = watch::channel(single::standing());
         let (view, shown) = watch::channel(Arc::new(OwnershipView::default()));
@@ -85,7 +73,7 @@ impl Cluster {
             counters: Arc::new(Counters::default()),
             leads: Arc::new(AtomicBool::new(true)),
             tasks: spawner.tasks,
-            mode: Mode::Single { name: name.into() },
+            mode: Mode::Single,
         };
         Handle { inner: Arc::new(inner) }
     }
@@ -99,25 +87,6 @@ fn prepare(config: ClusterConfig) -> Result<(Base, Desired), ClusterError> {
     let keys = FleetKeys::of(&config);
     let refused = Refused::default();
     Ok((Base { link, keys, config: Arc::new(config), counters, refused, leads: Arc::default() }, desired))
-}
-
-async fn enroll(base: &Base, desired: &Desired) -> Result<Session, ClusterError> {
-    let started = Instant::now();
-    let mut backoff = Backoff::up_to(LONGEST_PAUSE);
-    loop {
-        let error = match base.enroll(desired).await {
-            Ok(session) => return Ok(session),
-            Err(error) => error,
-        };
-        let waited = started.elapsed();
-        if waited >= base.config.join_deadline
-            || matches!(error, EtcdError::Refused(_) | EtcdError::Foreign { .. })
-        {
-            return Err(error.to_error(base.link.config(), waited));
-        }
-        tracing::debug!(%error, "cannot join yet");
-        sleep(backoff.next()).await;
-    }
 }
 
 fn start(base: Base, desired: Desired, standing: Standing) -> Handle {

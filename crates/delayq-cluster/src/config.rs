@@ -12,7 +12,7 @@ use delayq_service::is_name;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// The configuration for [`crate::Cluster::join`].
+/// The configuration for [`crate::Cluster::start`].
 #[derive(Clone, Debug)]
 pub struct ClusterConfig {
     /// The connection to etcd, and the lease to ask for.
@@ -29,8 +29,6 @@ pub struct ClusterConfig {
     pub plan_quiet: Duration,
     /// Maximum time that the leader waits while changes keep coming. At least `plan_quiet`.
     pub plan_at_most: Duration,
-    /// Maximum time that joining may take. Zero: one try.
-    pub join_deadline: Duration,
 }
 
 /// A member's description in its registration.
@@ -62,7 +60,6 @@ impl ClusterConfig {
             },
             plan_quiet: Duration::from_millis(100),
             plan_at_most: Duration::from_secs(1),
-            join_deadline: Duration::from_secs(15),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Errors between a member and etcd, and the advice for each.
+//! Errors between a member and etcd.
 
 use delayq::protocol::DeploymentId;
 use std::time::Duration;
@@ -61,40 +61,4 @@ pub enum ClusterError {
     /// The member has left and answers no more questions.
     #[error("this member has left the cluster")]
     Left,
-}
-
-/// The reaction to a [`ClusterError`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Advice {
-    /// Try again later; a repeat is safe.
-    Retry,
-    /// Do not try again before an operator changes something.
-    GiveUp,
-}
-
-impl ClusterError {
-    /// Tells whether a repeat can help. Every operation of this crate is safe to repeat.
-    pub const fn advice(&self) -> Advice {
-        match self {
-            Self::Unreachable { .. } | Self::Exhausted(_) => Advice::Retry,
-            Self::Foreign { .. } => Advice::GiveUp,
-            Self::Config(_) | Self::Refused(_) | Self::Tls(_) | Self::Document { .. } | Self::Left => {
-                Advice::GiveUp
-            }
-        }
-    }
-
-    /// A short stable code for operators.
-    pub const fn code(&self) -> &'static str {
-        match self {
-            Self::Config(_) => "cluster-config",
-            Self::Unreachable { .. } => "etcd-unreachable",
-            Self::Refused(_) => "etcd-refused",
-            Self::Exhausted(_) => "etcd-exhausted",
-            Self::Foreign { .. } => "etcd-foreign",
-            Self::Tls(_) => "etcd-tls",
-            Self::Document { .. } => "etcd-document",
-            Self::Left => "cluster-left",
-        }
-    }
 }

@@ -100,7 +100,7 @@ impl Follower {
             let _ = self.missed.send(session.lease);
         }
         if *error == EtcdError::Compacted {
-            self.base.counters.compacted.add(1);
+            self.base.counters.count(|stats| stats.compacted += 1);
             return Some(Interrupt::Relist);
         }
         let pause = self.backoff.next();
@@ -108,7 +108,7 @@ impl Follower {
     }
 
     async fn read_and_watch(&mut self, session: &Session) -> Result<Result<Watch, EtcdError>, Interrupt> {
-        self.base.counters.relists.add(1);
+        self.base.counters.count(|stats| stats.relists += 1);
         self.turns.borrow_and_update();
         let keys = &self.base.keys;
         let watched = [keys.member(&session.member), keys.plan(), keys.drains()];

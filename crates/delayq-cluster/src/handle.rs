@@ -4,7 +4,6 @@ use crate::error::ClusterError;
 use crate::etcd::Range;
 use crate::keys::MemberId;
 use crate::membership::{Base, Desired, Standing};
-use crate::overview::{MemberInfo, Observer, Overview};
 use crate::ownership::OwnershipView;
 use crate::plan::{Plan, PlanError};
 use crate::stats::{ClusterStats, Counters};
@@ -40,7 +39,7 @@ pub(crate) struct Inner {
 
 pub(crate) enum Mode {
     Etcd { base: Base, recheck: mpsc::UnboundedSender<()> },
-    Single { name: String },
+    Single,
 }
 
 // === impl Handle ===
@@ -138,7 +137,7 @@ impl Handle {
                 }
                 planned
             }
-            Mode::Single { .. } => self.view().planned.clone(),
+            Mode::Single => self.view().planned.clone(),
         };
         Ok(shards.iter().copied().filter(|shard| planned.contains(shard)).collect())
     }
@@ -164,17 +163,6 @@ impl Handle {
         }
     }
 
-    /// Reads the fleet's state from etcd; in single mode, this member alone.
-    ///
-    /// # Errors
-    /// etcd unreachable or refusing, or a plan of a newer format.
-    pub async fn overview(&self) -> Result<Overview, ClusterError> {
-        match &self.inner.mode {
-            Mode::Etcd { base, .. } => Observer::of(base.link.clone(), base.keys.clone()).overview().await,
-            Mode::Single { name } => Ok(self.overview_of_one(name)),
-        }
-    }
-
     /// Returns true if the member leads the fleet, as far as known: two members may return true while one's lease runs
     /// on unnoticed, and no member does while etcd is away. A single owner always leads.
     pub fn leads(&self) -> bool {
@@ -186,7 +174,7 @@ impl Handle {
     pub fn refusal(&self) -> Option<String> {
         match &self.inner.mode {
             Mode::Etcd { base, .. } => base.link.refusal(),
-            Mode::Single { .. } => None,
+            Mode::Single => None,
         }
     }
 
@@ -195,31 +183,12 @@ impl Handle {
     pub fn foreign(&self) -> Option<ClusterError> {
         match &self.inner.mode {
             Mode::Etcd { base, .. } => base.refused.why(),
-            Mode::Single { .. } => None,
+            Mode::Single => None,
         }
     }
 
     /// The member's use of etcd so far.
     pub fn stats(&self) -> ClusterStats {
         self.inner.counters.snapshot()
-    }
-
-    fn overview_of_one(&self, name: &str) -> Overview {
-        let desired = self.inner.desired.borrow().clone();
-        let view = self.view();
-        let member = MemberInfo {
-            id: MemberId::from_text(name),
-            name: name.to_owned(),
-            version: env!("CARGO_PKG_VERSION").into(),
-            address: String::new(),
-            draining: desired.draining,
-            hindered: desired.hindered.shards().count(),
-            drained: false,
-            since_ms: 0,
-            leader: true,
-            planned: view.planned.len(),
-        };
-        let unplanned = desired.shards.shards().filter(|shard| !view.planned.contains(shard)).collect();
-        Overview { members: vec![member], unplanned, ..Overview::default() }
     }
 }

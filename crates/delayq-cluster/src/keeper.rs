@@ -116,7 +116,7 @@ impl Keeper {
                     member = %session.member,
                     "the lease or the registration is gone from etcd: releasing every shard and joining again"
                 );
-                self.base.counters.leases_lost.add(1);
+                self.base.counters.count(|stats| stats.leases_lost += 1);
                 self.signal(Signal::Gone);
             }
             Over::Left | Over::Abandoned => self.signal(Signal::Leave),
@@ -152,7 +152,7 @@ impl Keeper {
         let (lease, granted) = (session.lease, session.ttl);
         Box::pin(async move {
             let sent = Instant::now();
-            base.counters.keep_alives.add(1);
+            base.counters.count(|stats| stats.keep_alives += 1);
             let Some(mut open) = stream else {
                 // Opening keeps the lease alive once. The answer lacks the time to live, but a lease is always renewed
                 // for the granted time.
@@ -207,7 +207,7 @@ impl Keeper {
         let trust = before.after(signal, now);
         if !trust.same_kind(&before) {
             if matches!(trust, Trust::Degraded { .. }) {
-                self.base.counters.degraded.add(1);
+                self.base.counters.count(|stats| stats.degraded += 1);
                 tracing::error!("degraded: no reply from etcd, and the lease may have expired");
             } else {
                 tracing::info!(from = before.name(), to = trust.name(), "standing with etcd");

@@ -93,7 +93,7 @@ impl Leader {
                 () = until(self.quiet.due()) => {
                     self.quiet.done();
                     if !self.publish_or_wait().await? {
-                        self.base.counters.plans_overtaken.add(1);
+                        self.base.counters.count(|stats| stats.plans_overtaken += 1);
                         tracing::warn!(member = %self.session.member, "no longer leads");
                         return Ok(());
                     }
@@ -251,7 +251,7 @@ impl Leader {
             return Ok(false);
         };
         tracing::info!(version = next.version, members = next.members().len(), "wrote the plan");
-        self.base.counters.plans_published.add(1);
+        self.base.counters.count(|stats| stats.plans_published += 1);
         (self.plan, self.plan_revision) = (Some(next), revision);
         self.unwritten = false;
         Ok(true)

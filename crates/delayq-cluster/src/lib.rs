@@ -1,15 +1,15 @@
 //! Divides the shards among members: membership, leader and plan on etcd, or a single owner without etcd.
 //!
-//! A process joins the fleet with [`Cluster::join`], or with [`Cluster::start`] even while etcd is away, and gets a
-//! [`Handle`] to query and steer the membership and to follow the plan. The consumer of the shards keeps an [`Owning`],
-//! which decides the next step for each shard.
+//! A process joins the fleet with [`Cluster::start`], even while etcd is away, and gets a [`Handle`] to query and steer
+//! the membership and to follow the plan. The consumer of the shards keeps an [`Owning`], which decides the next step for
+//! each shard.
 //!
 //! ```no_run
 //! # async fn serve(config: delayq_cluster::ClusterConfig) -> Result<(), delayq_cluster::ClusterError> {
 //! use delayq_cluster::{Cluster, Owning};
 //! use std::time::Instant;
 //!
-//! let handle = Cluster::join(config).await?;
+//! let handle = Cluster::start(config).await?;
 //! let (mut views, mut owning) = (handle.subscribe(), Owning::default());
 //! while views.changed().await.is_ok() {
 //!     let turn = owning.follow(&views.borrow_and_update(), Instant::now());
@@ -97,7 +97,7 @@ pub use cluster::Cluster;
 pub use config::{ClusterConfig, Endpoint, EtcdConfig, MemberConfig};
 pub use delayq::ShardCount;
 pub use delayq::protocol::{ShardId, ShardRanges};
-pub use error::{Advice, ClusterError};
+pub use error::ClusterError;
 pub use handle::Handle;
 pub use keys::MemberId;
 pub use operator::{DrainOutcome, Operator, UndrainOutcome};

@@ -96,7 +96,7 @@ impl Base {
                 "{key} is already registered, or the fleet now belongs to another deployment"
             ))
         })?;
-        self.counters.leases_granted.add(1);
+        self.counters.count(|stats| stats.leases_granted += 1);
         Ok(Session {
             member,
             lease: grant.lease,

@@ -19,7 +19,7 @@ use std::time::Instant;
 /// A fleet at one revision of etcd.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Overview {
-    /// etcd's revision of the reading below; 0 in single mode.
+    /// etcd's revision of the reading below.
     pub revision: i64,
     /// The identity of the fleet's deployment, as recorded by the first member.
     #[serde(skip)]
@@ -156,10 +156,6 @@ impl Observer {
         config.check()?;
         let link = EtcdLink::new(config.etcd.clone(), Arc::new(Counters::default()))?;
         Ok(Self { link, keys: FleetKeys::of(config) })
-    }
-
-    pub(crate) fn of(link: EtcdLink, keys: FleetKeys) -> Self {
-        Self { link, keys }
     }
 
     /// Reads the fleet's current state in one request. Tries every endpoint once.

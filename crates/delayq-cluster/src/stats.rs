@@ -1,23 +1,9 @@
 //! Counters of a member's use of etcd, for metrics.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 #[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
-
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) requests: Counter,
-    pub(crate) keep_alives: Counter,
-    pub(crate) reconnects: Counter,
-    pub(crate) relists: Counter,
-    pub(crate) compacted: Counter,
-    pub(crate) leases_granted: Counter,
-    pub(crate) leases_lost: Counter,
-    pub(crate) plans_published: Counter,
-    pub(crate) plans_overtaken: Counter,
-    pub(crate) degraded: Counter,
-}
+pub(crate) struct Counters(Mutex<ClusterStats>);
 
 /// The counters at one moment; each only rises while the process lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,33 +30,14 @@ pub struct ClusterStats {
     pub degraded: u64,
 }
 
-// === impl Counter ===
-
-impl Counter {
-    pub(crate) fn add(&self, n: u64) {
-        self.0.fetch_add(n, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
 // === impl Counters ===
 
 impl Counters {
+    pub(crate) fn count(&self, event: impl FnOnce(&mut ClusterStats)) {
+        event(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
     pub(crate) fn snapshot(&self) -> ClusterStats {
-        ClusterStats {
-            requests: self.requests.get(),
-            keep_alives: self.keep_alives.get(),
-            reconnects: self.reconnects.get(),
-            relists: self.relists.get(),
-            compacted: self.compacted.get(),
-            leases_granted: self.leases_granted.get(),
-            leases_lost: self.leases_lost.get(),
-            plans_published: self.plans_published.get(),
-            plans_overtaken: self.plans_overtaken.get(),
-            degraded: self.degraded.get(),
-        }
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

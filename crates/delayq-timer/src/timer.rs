@@ -76,7 +76,7 @@ pub async fn build(config: TimerConfig, deps: Deps) -> Result<Timer, Fault> {
     let (owner, lock, handle) = match membership {
         Membership::Single { owner } => {
             take_lock(&client, &owner, *config.lock).await?;
-            (owner, *config.lock, Cluster::single(config.effective_name(), client.shards()))
+            (owner, *config.lock, Cluster::single(client.shards()))
         }
         Membership::Etcd(mut cluster) => {
             // Redis knows better than the configuration, which may predate a growth.

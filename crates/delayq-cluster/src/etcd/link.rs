@@ -174,7 +174,7 @@ impl EtcdLink {
         }
         current.client = None;
         current.endpoint = (current.endpoint + 1) % endpoints.len();
-        self.shared.counters.reconnects.add(1);
+        self.shared.counters.count(|stats| stats.reconnects += 1);
         self.shared.turns.send_modify(|turn| *turn += 1);
     }
 
@@ -229,7 +229,7 @@ impl EtcdLink {
     }
 
     pub(super) fn count_request(&self) {
-        self.shared.counters.requests.add(1);
+        self.shared.counters.count(|stats| stats.requests += 1);
     }
 
     pub(super) async fn client(&self) -> Result<Client, EtcdError> {

@@ -249,7 +249,7 @@ async fn fill_a_watch_of_drains(tool: &mut etcd_client::Client) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_revoked_while_draining_ends_the_membership() {
     let etcd = EtcdCluster::start_one().await;
-    let handle = delayq_cluster::Cluster::join(config(&etcd.endpoints(), "a", 8)).await.unwrap();
+    let handle = delayq_cluster::Cluster::start(config(&etcd.endpoints(), "a", 8)).await.unwrap();
     let mut view = handle.subscribe();
     view.wait_for(|view| view.planned.len() == 8).await.unwrap();
     handle.drain();

@@ -20,7 +20,7 @@ async fn until_enrolled(members: &[Member], floor: &Floor, lives: u64, shards: u
     let names: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
     floor.until("all share", |work| work.balanced(shards, &names)).await;
     wait_until("the fleet agrees with its plan", LONG, async || {
-        agree(&members[0].handle.overview().await.unwrap(), members.len())
+        agree(&members[0].overview().await, members.len())
     })
     .await;
 }
@@ -78,7 +78,7 @@ async fn a_registration_replaced_by_hand_does_not_keep_its_member_out() {
     }
     let third = Member::join(config(&etcd.endpoints(), "c", 8), &floor).await;
     floor.until("somebody leads", |work| work.balanced(8, &["a", "b", "c"])).await;
-    assert_eq!(third.handle.overview().await.unwrap().members.len(), 3);
+    assert_eq!(third.overview().await.members.len(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,8 @@
 //! Members that follow their plan in a real etcd, and a floor that issues epochs in place of Redis.
 
 use delayq_cluster::{
-    Cluster, ClusterConfig, ClusterStats, EtcdConfig, Handle, Owning, ShardCount, ShardId, Trust,
+    Cluster, ClusterConfig, ClusterStats, EtcdConfig, Handle, Observer, Overview, Owning, ShardCount,
+    ShardId, Trust,
 };
 use delayq_service::config::{DeploymentConfig, HumanDuration};
 use delayq_tests::deadline::{LONG, wait_until};
@@ -35,6 +36,7 @@ pub(crate) struct Floor {
 pub(crate) struct Member {
     pub(crate) name: String,
     pub(crate) handle: Handle,
+    observer: Observer,
     floor: Floor,
     consumer: tokio::task::JoinHandle<()>,
 }
@@ -216,16 +218,14 @@ impl Member {
         if let Ok(filter) = std::env::var("DELAYQ_TEST_LOG") {
             let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
         }
-        let name = config.member.name.clone();
-        Self::consume(name, Cluster::join(config).await.unwrap(), floor)
+        let member = Self::start(config, floor).await;
+        member.until_trust("trusted").await;
+        member
     }
 
     pub(crate) async fn start(config: ClusterConfig, floor: &Floor) -> Self {
-        let name = config.member.name.clone();
-        Self::consume(name, Cluster::start(config).await.unwrap(), floor)
-    }
-
-    fn consume(name: String, handle: Handle, floor: &Floor) -> Self {
+        let (name, observer) = (config.member.name.clone(), Observer::new(&config).unwrap());
+        let handle = Cluster::start(config).await.unwrap();
         let consumer = Consumer {
             name: name.clone(),
             handle: handle.clone(),
@@ -233,7 +233,11 @@ impl Member {
             owning: Owning::default(),
             epochs: BTreeMap::new(),
         };
-        Self { name, handle, floor: floor.clone(), consumer: tokio::spawn(consumer.run()) }
+        Self { name, handle, observer, floor: floor.clone(), consumer: tokio::spawn(consumer.run()) }
+    }
+
+    pub(crate) async fn overview(&self) -> Overview {
+        self.observer.overview().await.unwrap()
     }
 
     /// Dies like a process: everything stops at once, and the lease stays behind.
@@ -286,9 +290,7 @@ pub(crate) fn config(endpoints: &[String], name: &str, shards: u16) -> ClusterCo
     let etcd = EtcdConfig { lease_ttl: HumanDuration::from_secs(3), ..EtcdConfig::at(endpoints).unwrap() };
     let deployment =
         DeploymentConfig { shards: ShardCount::new(shards).unwrap(), ..DeploymentConfig::default() };
-    let mut config = ClusterConfig::new(&etcd, &deployment, name);
-    config.join_deadline = LONG;
-    config
+    ClusterConfig::new(&etcd, &deployment, name)
 }
 
 pub(crate) fn s(seconds: u64) -> Duration {

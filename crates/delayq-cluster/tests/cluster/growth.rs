@@ -13,7 +13,7 @@ async fn more_shards_are_owned_without_moving_the_old_ones() {
     floor.until("a and b share", |work| work.balanced(64, &["a", "b"])).await;
     let moved = floor.work().claims;
     let since = async || {
-        let members = first.handle.overview().await.unwrap().members;
+        let members = first.overview().await.members;
         members.into_iter().map(|member| (member.name, member.since_ms)).collect::<Vec<_>>()
     };
     let joined = since().await;
@@ -30,7 +30,7 @@ async fn more_shards_are_owned_without_moving_the_old_ones() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_single_owner_has_everything_at_once_and_nobody_after_it() {
     let count = ShardCount::new(8).unwrap();
-    let handle = Cluster::single("only", count);
+    let handle = Cluster::single(count);
     let mut view = handle.subscribe();
     let now = view.borrow_and_update().clone();
     assert_eq!((now.planned.len(), now.trust), (8, Trust::Trusted { until: None }));
@@ -38,11 +38,9 @@ async fn a_single_owner_has_everything_at_once_and_nobody_after_it() {
     view.wait_for(|view| view.planned.len() == 10).await.unwrap();
     let asked = [ShardId::new(1), ShardId::new(77)];
     assert_eq!(handle.still_mine(&asked).await.unwrap(), [ShardId::new(1)]);
-    assert!(handle.overview().await.unwrap().unplanned.is_empty());
 
     handle.drain();
     view.wait_for(|view| view.planned.is_empty() && view.nobodys.len() == 10).await.unwrap();
-    assert_eq!(handle.overview().await.unwrap().unplanned.len(), 10);
     assert!(handle.leave(s(1)).await);
     assert_eq!(handle.trust(), Trust::Left);
     assert!(view.changed().await.is_err(), "nothing follows");

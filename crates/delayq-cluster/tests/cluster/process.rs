@@ -29,7 +29,7 @@ async fn start_member(endpoint: &str) -> Process {
 #[ignore = "the process that another test starts"]
 async fn a_member_of_its_own() {
     let Ok(endpoint) = std::env::var(ENDPOINT) else { return };
-    let handle = Cluster::join(config(&[endpoint], "process", 16)).await.unwrap();
+    let handle = Cluster::start(config(&[endpoint], "process", 16)).await.unwrap();
     let mut views = handle.subscribe();
     let mut tick = tokio::time::interval(Duration::from_millis(50));
     loop {

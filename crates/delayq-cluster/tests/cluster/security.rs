@@ -1,12 +1,11 @@
 //! TLS with a certificate of the test's own authority, users with passwords, and tokens that die with etcd.
 
 use crate::fleet::{Floor, Member, config};
-use delayq_cluster::{Advice, Cluster, ClusterConfig, ClusterError, Observer};
+use delayq_cluster::{Cluster, ClusterConfig, ClusterError, Observer};
 use delayq_service::config::{Login, PemFiles, Secret};
 use delayq_tests::certs::{self, Authority};
 use delayq_tests::etcd_server::{EtcdCluster, EtcdOptions};
 use etcd_client::{Certificate, Client, ConnectOptions, Permission, PermissionType, TlsOptions};
-use std::time::Duration;
 
 /// An etcd with a certificate of this authority under two names, which demands client certificates of the
 /// same authority.
@@ -73,26 +72,24 @@ async fn members_meet_over_tls_with_a_password() {
 
     let mut wrong = secured("c");
     log_in(&mut wrong, Secret::plain("wrong"));
-    let error = Cluster::join(wrong).await.err().unwrap();
+    let error = Cluster::start(wrong).await.err().unwrap();
     assert!(matches!(error, ClusterError::Refused(_)), "{error}");
-    assert_eq!(error.advice(), Advice::GiveUp);
 
     let mut elsewhere = secured("c");
     elsewhere.namespace = "forbidden".parse().unwrap();
     elsewhere.etcd.prefix = "/other".parse().unwrap();
-    let error = Cluster::join(elsewhere).await.err().unwrap();
+    let error = Cluster::start(elsewhere).await.err().unwrap();
     assert!(matches!(error, ClusterError::Refused(_)), "{error}");
 
     let mut wrong_name = secured("c");
     wrong_name.etcd.server_name = Some("another.test".into());
-    wrong_name.join_deadline = Duration::from_millis(200);
-    let error = Cluster::join(wrong_name).await.err().unwrap();
+    let error = Observer::new(&wrong_name).unwrap().overview().await.unwrap_err();
     assert!(matches!(error, ClusterError::Unreachable { .. }), "{error}");
     assert!(error.to_string().contains("not valid for name"), "{error}");
 
     let mut untrusted = secured("c");
     untrusted.etcd.files.ca = Some("/dev/null".into());
-    assert!(matches!(Cluster::join(untrusted).await.err(), Some(ClusterError::Config(_))));
+    assert!(matches!(Cluster::start(untrusted).await.err(), Some(ClusterError::Config(_))));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,14 +98,14 @@ async fn an_etcd_that_asks_for_a_certificate_is_named_to_who_has_none() {
     let mut etcd = EtcdCluster::start_with(asking_for_certificates(&authority)).await;
     let mut config = config(&[etcd.members()[0].endpoint()], "a", 16);
     config.etcd.files.ca = Some(authority.authority());
-    config.join_deadline = Duration::from_millis(200);
     let hint = "the server may ask for a client certificate: set `cert` and `key`";
-    let error = Cluster::join(config.clone()).await.err().unwrap();
+    let observer = Observer::new(&config).unwrap();
+    let error = observer.overview().await.unwrap_err();
     assert!(matches!(error, ClusterError::Unreachable { .. }), "{error}");
     assert!(error.to_string().contains(hint), "{error}");
 
     etcd.member(0).kill().await;
-    let error = Cluster::join(config).await.err().unwrap().to_string();
+    let error = observer.overview().await.unwrap_err().to_string();
     assert!(error.contains("refused") && !error.contains(hint), "{error}");
 }
 

@@ -6,7 +6,7 @@ use delayq::Client;
 use delayq::protocol::Owner;
 use delayq_cluster::{Cluster, ClusterConfig, EtcdConfig, Operator, Owning};
 use delayq_service::config::{DeploymentConfig, HumanDuration, Login, Secret};
-use delayq_tests::deadline::{LONG, SHORT, wait_until};
+use delayq_tests::deadline::{SHORT, wait_until};
 use delayq_tests::deployment::settings;
 use delayq_tests::etcd_server::{EtcdCluster, EtcdOptions};
 use delayq_timer::{Membership, TimerConfig};
@@ -83,7 +83,7 @@ impl Fleet {
 
     /// A member that claims its shards and pumps none of them, until aborted.
     pub(crate) async fn idler(&self, name: &str) -> JoinHandle<()> {
-        let handle = Cluster::join(self.member(name, &self.direct())).await.unwrap();
+        let handle = Cluster::start(self.member(name, &self.direct())).await.unwrap();
         let (owner, name) = (Owner::new(self.stand.client.clone()), name.to_owned());
         tokio::spawn(async move {
             let (mut views, mut owning) = (handle.subscribe(), Owning::default());
@@ -111,8 +111,7 @@ impl Fleet {
     }
 
     pub(crate) async fn timer_by(&self, name: &str, route: Route) -> Running {
-        let mut cluster = self.member(name, &route);
-        cluster.join_deadline = LONG;
+        let cluster = self.member(name, &route);
         let steady = HumanDuration::from(self.times.steady);
         let config = TimerConfig { clock_steady: steady, ..polling(self.times.poll) };
         start(config, route.client, Membership::Etcd(Box::new(cluster))).await.unwrap()
