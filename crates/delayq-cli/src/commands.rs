@@ -28,7 +28,6 @@ pub mod reschedule;
 pub mod restore;
 pub mod shards;
 pub mod spool;
-pub mod tail;
 pub mod timers;
 pub mod top;
 pub mod topic;
@@ -107,7 +106,6 @@ commands! {
         histogram: Histogram => |histogram, global| look(&global.context()?, async |part| histogram.run(part).await).await;
         dead: Dead => |dead, global| dead.run(&global.context()?).await;
         purge: Purge => |purge, global| purge.run(&global.context()?).await;
-        tail: Tail => |tail, global| tail.run(global.json()).await;
     }
     "Operation" {
         doctor: Doctor => |doctor, global| doctor.run(global).await;

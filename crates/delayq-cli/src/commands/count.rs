@@ -1,7 +1,5 @@
 //! `delayq count`.
 
-mod follow;
-
 use crate::commands::topics;
 use crate::deployment::Context;
 use crate::look::{finish, known};
@@ -15,9 +13,6 @@ use delayq_service::Fault;
 pub struct Count {
     /// The topic; without one, all topics together
     topic: Option<Topic>,
-    /// Print a line whenever the counts change, until Ctrl-C: the change, and the current counts
-    #[arg(long, requires = "topic")]
-    follow: bool,
 }
 
 // === impl Count ===
@@ -28,20 +23,12 @@ impl Count {
     /// # Errors
     /// Redis cannot be used.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
-        match self.topic {
-            Some(topic) if self.follow => {
-                context.known_topic(&topic).await?;
-                follow::follow(context, &topic).await
-            }
-            topic => {
-                let topics = match &topic {
-                    Some(topic) => Which::Only(std::slice::from_ref(topic)),
-                    None => Which::All(None),
-                };
-                let look = Look::take(&context.deployment, Want { topics, ..Want::default() }).await;
-                finish(&look, print(context, &look, topic.as_slice()))
-            }
-        }
+        let topics = match &self.topic {
+            Some(topic) => Which::Only(std::slice::from_ref(topic)),
+            None => Which::All(None),
+        };
+        let look = Look::take(&context.deployment, Want { topics, ..Want::default() }).await;
+        finish(&look, print(context, &look, self.topic.as_slice()))
     }
 }
 

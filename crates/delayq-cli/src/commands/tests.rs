@@ -26,7 +26,6 @@ fn an_option_that_a_mode_would_ignore_is_refused() {
         "list t --group g --state ready",
         "list t --group g --from now",
         "list t --group g --until now",
-        "count --follow",
         "check --format human --json",
         "check --format human -o text",
         "promote t a --from now",

@@ -46,7 +46,6 @@ mod sentinel;
 mod shape;
 mod sources;
 mod spool;
-mod tail;
 mod terminal;
 mod times;
 mod top;
