@@ -58,7 +58,7 @@ impl Common {
             key: key(&config)?,
             tokens: Tokens::read(config.tokens.as_deref(), tenants.clone())?,
             tls: Tls::read(&config)?,
-            quotas: TenantQuotas::new(tenants, metrics.clone(), max_bytes, max_polls),
+            quotas: TenantQuotas::new(tenants, metrics.clone(), &config),
             actions,
             recording: Some(recording),
             metrics,

@@ -4,6 +4,7 @@ use crate::actions::Acting;
 use crate::input::{Query, Whole};
 use crate::problem::{Kind, Problem};
 use crate::rights::Right;
+use crate::server::Seat;
 use crate::sessions::Caller;
 use crate::state::{App, Scope};
 use crate::table::{DEADLINE, Route, Takes};
@@ -91,6 +92,9 @@ async fn guarded(
         return answered(app, route, request, next, None).await;
     };
     request.extensions_mut().insert(caller);
+    if let Some(seat) = request.extensions().get::<Seat>() {
+        seat.take(app.quotas(), &tenant)?;
+    }
     app.tokens.tenants().must_be_read().await?;
     let turn = TenantTurn::of_request(app.quotas(), &tenant).await?;
     let response = answered(app, route, request, next, Some(&turn)).await;

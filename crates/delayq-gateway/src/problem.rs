@@ -63,7 +63,8 @@ impl Problem {
     /// A quota of the tenant is used up.
     pub(crate) fn over(over: Over) -> Self {
         let problem = Self::new(Kind::OverQuota, over.to_string()).fate(Fate::NotApplied);
-        Self { over: Some(over), ..problem }
+        // An open connection would take a place all the same.
+        Self { over: Some(over), closes: over.quota == Quota::Connections, ..problem }
     }
 
     /// With another detail.

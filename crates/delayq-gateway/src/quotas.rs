@@ -1,5 +1,5 @@
 //! The quotas of tenants: puts a second, messages that wait, and as bulkheads in each gateway, bytes of bodies, waiting
-//! reserves, and turns: how much is done for a tenant at a time.
+//! reserves, connections, and turns: how much is done for a tenant at a time.
 //!
 //! ```text
 //!  put ─► bucket, filled by this gateway's share ─► pending: as counted, and put since ─► Redis
@@ -13,6 +13,7 @@ mod bucket;
 mod share;
 mod usage;
 
+use crate::config::GatewayConfig;
 use crate::metrics::GatewayMetrics;
 use crate::problem::{Over, Problem, Quota};
 use crate::tenant::{Names, Tenant};
@@ -31,7 +32,7 @@ const BEAT_EVERY: Duration = Duration::from_secs(1);
 /// Pause after a count of messages, and in units of its own duration.
 const COUNT_EVERY: Duration = Duration::from_secs(2);
 const COUNT_REST: u32 = 10;
-/// A tenant takes at most this part of a gateway's bytes of bodies and of its waiting reserves.
+/// A tenant takes at most this part of a gateway's bytes of bodies, of its connections and of its waiting reserves.
 const PART: usize = 4;
 /// Messages under way for a tenant: Redis takes less than a millisecond for so many.
 pub(crate) const UNDER_WAY: u32 = 64;
@@ -50,14 +51,22 @@ struct Parts {
     usages: Mutex<HashMap<Tenant, Usage>>,
     max_bytes: usize,
     max_polls: usize,
+    max_connections: usize,
 }
 
 // === impl TenantQuotas ===
 
 impl TenantQuotas {
-    pub(crate) fn new(tenants: Tenants, metrics: GatewayMetrics, max_bytes: usize, max_polls: usize) -> Self {
-        let (max_bytes, max_polls) = ((max_bytes / PART).max(MIN_BYTES), max_polls.div_ceil(PART));
-        Self(Arc::new(Parts { tenants, metrics, usages: Mutex::default(), max_bytes, max_polls }))
+    pub(crate) fn new(tenants: Tenants, metrics: GatewayMetrics, config: &GatewayConfig) -> Self {
+        let part = |all: u32| (all as usize).div_ceil(PART);
+        Self(Arc::new(Parts {
+            tenants,
+            metrics,
+            usages: Mutex::default(),
+            max_bytes: (config.max_bytes.as_usize() / PART).max(MIN_BYTES),
+            max_polls: part(config.max_polls),
+            max_connections: part(config.max_connections),
+        }))
     }
 
     /// Counts as many of these puts as the quotas admit; `Err` says why the others are refused.
@@ -84,6 +93,13 @@ impl TenantQuotas {
     pub(crate) fn place(&self, tenant: &Tenant) -> Result<OwnedSemaphorePermit, Problem> {
         let places: Arc<Semaphore> = self.usage(tenant, |usage| usage.places(self.0.max_polls));
         let over = Over::new(Quota::Polls, self.0.max_polls as u64);
+        places.try_acquire_owned().map_err(|_| self.refusal(tenant, over))
+    }
+
+    /// A place for a connection.
+    pub(crate) fn connection(&self, tenant: &Tenant) -> Result<OwnedSemaphorePermit, Problem> {
+        let places = self.usage(tenant, |usage| usage.connections(self.0.max_connections));
+        let over = Over::new(Quota::Connections, self.0.max_connections as u64);
         places.try_acquire_owned().map_err(|_| self.refusal(tenant, over))
     }
 

@@ -11,10 +11,12 @@
 
 mod outgoing;
 mod peer;
+mod seat;
 mod socket;
 
 pub(crate) use outgoing::{Enclosure, Outgoing};
 pub(crate) use peer::Peer;
+pub(crate) use seat::Seat;
 
 use crate::config::GatewayConfig;
 use crate::metrics::GatewayMetrics;
@@ -145,12 +147,13 @@ async fn serve(
     header_timeout: Duration,
     shutdown: &Shutdown,
 ) {
-    let outgoing = Outgoing::default();
+    let (outgoing, seat) = (Outgoing::default(), Seat::default());
     let connection = Reporting::new(connection, outgoing.clone());
     let service = service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(axum::body::Body::new);
         request.extensions_mut().insert(outgoing.clone());
         request.extensions_mut().insert(peer.clone());
+        request.extensions_mut().insert(seat.clone());
         answer(router.clone(), request)
     });
     let connection = http1::Builder::new()

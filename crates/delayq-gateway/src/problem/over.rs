@@ -9,6 +9,7 @@ pub(crate) enum Quota {
     Pending,
     Bytes,
     Polls,
+    Connections,
     Turns,
 }
 
@@ -29,6 +30,7 @@ impl Quota {
             Self::Pending => "pending",
             Self::Bytes => "bytes",
             Self::Polls => "polls",
+            Self::Connections => "connections",
             Self::Turns => "turns",
         }
     }
@@ -68,6 +70,7 @@ impl fmt::Display for Over {
             Quota::Pending => write!(f, "the tenant may have {most} pending messages"),
             Quota::Bytes => write!(f, "the tenant's requests may take {most} bytes of memory in a gateway"),
             Quota::Polls => write!(f, "{most} reserves of the tenant may wait at a gateway"),
+            Quota::Connections => write!(f, "{most} connections may be the tenant's at a gateway"),
             Quota::Turns => {
                 write!(
                     f,

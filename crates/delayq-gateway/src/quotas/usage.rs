@@ -27,6 +27,7 @@ pub(super) struct Usage {
     counted: Option<(u64, u64)>,
     room: Limited,
     places: Limited,
+    connections: Limited,
     turns: Limited,
 }
 
@@ -50,6 +51,7 @@ impl Usage {
             counted: None,
             room: Limited::of(0),
             places: Limited::of(0),
+            connections: Limited::of(0),
             turns: Limited::of(0),
         }
     }
@@ -106,6 +108,10 @@ impl Usage {
 
     pub(super) fn places(&mut self, most: usize) -> Arc<Semaphore> {
         self.places.of_size(most)
+    }
+
+    pub(super) fn connections(&mut self, most: usize) -> Arc<Semaphore> {
+        self.connections.of_size(most)
     }
 
     pub(super) fn turns(&mut self, most: usize) -> Arc<Semaphore> {

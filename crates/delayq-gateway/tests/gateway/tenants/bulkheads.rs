@@ -1,12 +1,13 @@
 //! Bulkheads: the requests of one tenant leave room for another.
 
 use super::{Holder, stage_on};
-use crate::stage::{Answer, Stage};
+use crate::stage::{Answer, Stage, read_to_end};
 use delayq_tests::deadline::{SHORT, wait_until};
 use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 /// Requests of a tenant that a gateway works on at a time, as the guide says.
 const AT_A_TIME: usize = 16;
@@ -42,6 +43,36 @@ async fn a_tenant_has_sixteen_requests_under_way_and_another_tenant_does_not_wai
     let count = |wanted: &[u16]| answers.iter().filter(|answer| wanted.contains(&answer.status)).count();
     assert_eq!((count(&[200, 201]), count(&[429])), (AT_A_TIME, MORE));
     acme.get("/v1/me").await.with(200);
+}
+
+#[tokio::test]
+async fn a_tenant_has_a_quarter_of_the_connections_and_another_tenant_the_others() {
+    let (stage, folder) = stage_on(Stage::start).await;
+    let tokens = folder.join("tokens").display().to_string();
+    let gateway =
+        stage.another_with(&format!("tokens = \"{tokens}\"\nmax_connections = 12\nmax_polls = 12\n")).await;
+    let ask = async |stream: &mut TcpStream, token: &str| {
+        let head = format!("GET /v1/me HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).await.unwrap();
+        String::from_utf8(status[9..].to_vec()).unwrap()
+    };
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        let mut stream = gateway.connect().await;
+        assert_eq!(ask(&mut stream, "acme").await, "200");
+        held.push(stream);
+    }
+    let mut further = gateway.connect().await;
+    assert_eq!(ask(&mut further, "acme").await, "429");
+    let rest = read_to_end(&mut further).await;
+    assert!(rest.contains("\"connections\";q=3") && rest.contains("DQ-G124"), "{rest}");
+    let mut others = gateway.connect().await;
+    assert_eq!(ask(&mut others, "globex").await, "200");
+    drop(held.pop());
+    let is_served = async || ask(&mut gateway.connect().await, "acme").await == "200";
+    wait_until("a place", SHORT, is_served).await;
 }
 
 #[tokio::test]
