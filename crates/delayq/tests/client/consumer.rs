@@ -340,7 +340,7 @@ async fn full_batches_reach_every_shard() {
         let stats = format!("{{dq:{shard}}}:stats");
         accepted.push(deployment.server.command::<Option<u64>>(&["HGET", &stats, "accepted:1"]).await);
     }
-    // Shards have unequal turns: the producer learns their loads meanwhile, and prefers shards with fewer messages.
+    // Each page goes to the next shard as a whole.
     let full = |batches: &Option<u64>| batches.is_some_and(|messages| messages >= 500 && messages % 500 == 0);
     assert!(accepted.iter().all(full), "{accepted:?}");
     assert_eq!(accepted.into_iter().flatten().sum::<u64>(), 4_000);
