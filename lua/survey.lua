@@ -5,9 +5,9 @@
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, page of topics (0 at first, then as the last call answered), then 1 a span (1 to 500): ms from now
 -- RETURNS  start of the next page (0 at the end), ready messages of the topics of the page, the held ones among them (no
---          reserve may take them now, because of their groups or a pause: at least so many), leased messages of the shard, age in ms of
---          the oldest head of the page's ready queues ("" without a ready message), then for each span the number of delayed
---          messages of the shard due by its end, in the first 100 due buckets
+--          reserve may take them now, because of their groups or a pause: at least so many), leased messages of the shard,
+--          age in ms of the oldest head of the page's ready queues ("" without a ready message), then for each span the
+--          number of delayed messages of the shard due by its end, in the first 100 due buckets
 -- COST     O(1) a topic, about 200 a call, and a group with a turn, up to 100 a topic; O(log n) a bucket due within the
 --          longest span, for each span
 --# include now, registry, shard, type, limits, arguments, cursor, topics, head

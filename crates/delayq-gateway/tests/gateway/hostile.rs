@@ -172,7 +172,7 @@ async fn a_client_that_leaves_its_answer_unread_is_closed_and_its_messages_come_
 
 /// The part of the first polls in memory that is taken once is left out.
 #[tokio::test]
-async fn a_waiting_reserve_takes_less_than_fifty_kilobytes_without_optimisations() {
+async fn a_waiting_reserve_takes_less_than_a_hundred_kilobytes_without_optimisations() {
     const POLLS: usize = 1_500;
     let stage = Stage::start("").await;
     let body = json!({ "topics": ["empty"], "wait": "60s" }).to_string();
@@ -189,5 +189,5 @@ async fn a_waiting_reserve_takes_less_than_fifty_kilobytes_without_optimisations
         memory.push(stage.gateway.process.resident_kib().unwrap());
     }
     let a_poll = (memory[1] - memory[0]) * 1024 / (POLLS - POLLS / 3) as u64;
-    assert!(a_poll < 50_000, "{a_poll} bytes");
+    assert!(a_poll < 100_000, "{a_poll} bytes");
 }
