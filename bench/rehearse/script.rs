@@ -147,7 +147,8 @@ impl Step {
         let at_ms = event.at.as_millisecond();
         let (topic, id, group, act) = match (event.put, event.reschedule, event.cancel) {
             (Some(put), None, None) => {
-                let act = Act::Put { due_ms: put.due.as_millisecond(), payload: payload_bytes(&put.payload) };
+                let payload = payload_bytes(&put.payload)?;
+                let act = Act::Put { due_ms: put.due.as_millisecond(), payload };
                 (put.topic, put.id, put.group, act)
             }
             (None, Some(moved), None) => {

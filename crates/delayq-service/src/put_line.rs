@@ -33,7 +33,8 @@ struct PutLine<'l> {
     group: Option<String>,
     #[serde(borrow)]
     due: Option<&'l RawValue>,
-    #[serde(borrow)]
+    // A null is a payload.
+    #[serde(borrow, default, deserialize_with = "present")]
     payload: Option<&'l RawValue>,
     payload_base64: Option<String>,
     #[serde(borrow)]
@@ -183,6 +184,9 @@ pub fn parse_anywhere(line: &[u8], topic: Option<&Topic>, past_ok: bool) -> Resu
 
 fn parse_by(clock: Clock, line: &[u8], topic: Option<&Topic>, past_ok: bool) -> Result<Parsed, String> {
     let text = std::str::from_utf8(line).map_err(|error| format!("the line is not UTF-8: {error}"))?;
+    if text.trim_start().starts_with('[') {
+        return Err("the line is an array, not an object".to_owned()); // Serde would take the fields in their order.
+    }
     let line: PutLine<'_> = serde_json::from_str(text).map_err(|error| column(&error))?;
     let topic = line.topic.or_else(|| topic.cloned());
     let topic = topic.ok_or("no \"topic\", neither in the line nor as an argument")?;
@@ -193,7 +197,7 @@ fn parse_by(clock: Clock, line: &[u8], topic: Option<&Topic>, past_ok: bool) -> 
         (Some(_), Some(_)) => {
             return Err("both \"payload\" and \"payload_base64\" are set; keep one".to_owned());
         }
-        (Some(raw), None) => payload_bytes(raw),
+        (Some(raw), None) => payload_bytes(raw).map_err(|why| format!("payload: {why}"))?,
         (None, Some(text)) => base64::engine::general_purpose::STANDARD
             .decode(text)
             .map_err(|error| format!("payload_base64: {error}"))?,
@@ -269,12 +273,24 @@ impl<'de> Visitor<'de> for Entries {
     }
 }
 
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
 /// The bytes of a payload that is written as JSON: a string is its text, anything else is itself.
-pub fn payload_bytes(raw: &RawValue) -> Vec<u8> {
-    match serde_json::from_str::<String>(raw.get()) {
-        Ok(text) => text.into_bytes(),
-        Err(_) => raw.get().as_bytes().to_vec(),
+///
+/// # Errors
+/// A string that is not text.
+pub fn payload_bytes(raw: &RawValue) -> Result<Vec<u8>, String> {
+    if !raw.get().starts_with('"') {
+        return Ok(raw.get().as_bytes().to_vec());
     }
+    let text: Result<String, _> = serde_json::from_str(raw.get());
+    text.map(String::into_bytes).map_err(|error| {
+        let text = error.to_string();
+        let what = text.split(" at line ").next().unwrap_or_default();
+        format!("{what}: a string is text; write bytes as payload_base64")
+    })
 }
 
 fn due(clock: Clock, field: &str, raw: &RawValue, past_ok: bool) -> Result<Due, String> {
@@ -314,7 +330,11 @@ mod tests {
         let expected =
             Message::new(Topic::new("t").unwrap(), [0, 1, 255]).at(UnixMillis::new(1_800_000_000_000));
         assert_eq!(parse(line, Some(&topic()), false), Ok(expected));
-        assert_eq!(parse(br#"{"payload":"text"}"#, Some(&topic()), false), Ok(Message::new(topic(), "text")));
+        for (payload, bytes) in [(r#""text""#, "text"), ("null", "null"), (r#""""#, ""), ("[ 1]", "[ 1]")] {
+            let line = format!(r#"{{"payload":{payload}}}"#);
+            assert_eq!(parse(line.as_bytes(), Some(&topic()), false), Ok(Message::new(topic(), bytes)));
+        }
+        assert_eq!(parse(b"{}", Some(&topic()), false), Ok(Message::new(topic(), "")));
     }
 
     #[test]
@@ -349,7 +369,7 @@ mod tests {
         for (line, expected) in [
             (&b"{"[..], "not JSON: EOF while parsing an object"),
             (b"rubbish", "not JSON: expected value (column 1)"),
-            (b"[]", "invalid length 0"),
+            (b"[]", "the line is an array"),
             (b"{}", "no \"topic\""),
             (b"\xff\xfe", "the line is not UTF-8"),
             (br#"{"topic":"a b"}"#, "topic \"a b\": only ASCII letters"),
@@ -371,6 +391,9 @@ mod tests {
             (br#"{"topic":"t","due":"NaN"}"#, "due: \"NaN\" is not a time"),
             (br#"{"topic":"t","due":"soon"}"#, "due: \"soon\" is not a time"),
             (br#"{"topic":"t","payload":1,"payload_base64":"AA=="}"#, "both"),
+            (br#"{"topic":"t","payload":null,"payload_base64":"AA=="}"#, "both"),
+            (br#"{"topic":"t","payload":"a\ud800b"}"#, "payload: unexpected end of hex escape"),
+            (br#"{"topic":"t","payload":"\udc00"}"#, "payload: lone leading surrogate"),
             (br#"{"topic":"t","payload_base64":"?"}"#, "payload_base64"),
             (br#"{"topic":"t","headers":{"n":1}}"#, "headers: invalid type: integer `1`"),
             (br#"{"topic":"t","headers":[["n"]]}"#, "headers: invalid length 1"),
