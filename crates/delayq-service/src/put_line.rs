@@ -197,7 +197,9 @@ fn parse_by(clock: Clock, line: &[u8], topic: Option<&Topic>, past_ok: bool) -> 
         (Some(_), Some(_)) => {
             return Err("both \"payload\" and \"payload_base64\" are set; keep one".to_owned());
         }
-        (Some(raw), None) => payload_bytes(raw).map_err(|why| format!("payload: {why}"))?,
+        (Some(raw), None) => {
+            payload_bytes(raw).map_err(|why| format!("payload: {why}; write bytes as payload_base64"))?
+        }
         (None, Some(text)) => base64::engine::general_purpose::STANDARD
             .decode(text)
             .map_err(|error| format!("payload_base64: {error}"))?,
@@ -273,6 +275,7 @@ impl<'de> Visitor<'de> for Entries {
     }
 }
 
+/// A value that is there, null included.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
@@ -288,8 +291,7 @@ pub fn payload_bytes(raw: &RawValue) -> Result<Vec<u8>, String> {
     let text: Result<String, _> = serde_json::from_str(raw.get());
     text.map(String::into_bytes).map_err(|error| {
         let text = error.to_string();
-        let what = text.split(" at line ").next().unwrap_or_default();
-        format!("{what}: a string is text; write bytes as payload_base64")
+        format!("{}: a string is text", text.split(" at line ").next().unwrap_or_default())
     })
 }
 

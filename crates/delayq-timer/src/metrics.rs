@@ -330,7 +330,8 @@ impl ToTake {
             |horizon: &HumanDuration| due.get_or_create_owned(&OfHorizon { within: horizon.to_string() });
         let ready: Family<OfState, Gauge> = metrics.register(
             "timer_ready_messages",
-            "Ready messages, free or held (by their groups, or because their topic is paused), as each shard that is pumped here answered last",
+            "Ready messages, free or held (by their groups, or because their topic is paused), as each shard that is \
+             pumped here answered last",
             Family::default(),
         );
         let of_state = |state| ready.get_or_create_owned(&OfState { state });

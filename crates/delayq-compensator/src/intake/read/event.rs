@@ -4,6 +4,7 @@ use super::content::Content;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use delayq_service::headers::{STRUCTURED_EVENT, rest_of};
+use delayq_service::put_line::payload_bytes;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -89,7 +90,9 @@ pub(super) fn structured(body: &[u8]) -> Result<Content, String> {
     };
     match (event.get("data"), event.get("data_base64")) {
         (Some(_), Some(_)) => return Err(wrong("both data and data_base64 are set")),
-        (Some(data), None) => content.carried.payload = payload(data, kind.as_deref()),
+        (Some(data), None) => {
+            content.carried.payload = payload(data, kind.as_deref()).map_err(|why| wrong(&why))?;
+        }
         (None, Some(data)) => {
             let text = text_of("data_base64", data)?.unwrap_or_default();
             content.carried.payload =
@@ -140,10 +143,9 @@ impl<'de> Visitor<'de> for MembersVisitor {
 }
 
 /// JSON as written; the text of a string where the content is something else.
-fn payload(data: &RawValue, kind: Option<&str>) -> Vec<u8> {
-    let is_json = kind.is_none_or(|kind| kind.to_ascii_lowercase().contains("json"));
-    match serde_json::from_str::<String>(data.get()) {
-        Ok(text) if !is_json => text.into_bytes(),
-        _ => data.get().as_bytes().to_vec(),
+fn payload(data: &RawValue, kind: Option<&str>) -> Result<Vec<u8>, String> {
+    if kind.is_none_or(|kind| kind.to_ascii_lowercase().contains("json")) {
+        return Ok(data.get().as_bytes().to_vec());
     }
+    payload_bytes(data).map_err(|why| format!("data: {why}; write bytes as data_base64"))
 }

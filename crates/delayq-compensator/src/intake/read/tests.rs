@@ -185,6 +185,7 @@ fn an_event_as_one_document_gives_payload_headers_and_what_is_asked() {
         (r#","data":{"b": 1,  "a":2}"#, &b"{\"b\": 1,  \"a\":2}"[..]),
         (r#","data":"text""#, b"\"text\""),
         (r#","datacontenttype":"text/plain","data":"t\u00e9xt""#, "téxt".as_bytes()),
+        (r#","data":null"#, b"null"),
         (r#","data_base64":"AP8=""#, &[0, 255]),
         ("", b""),
     ] {
@@ -252,6 +253,10 @@ fn a_document_that_is_no_event_is_refused_without_its_words() {
         (r#"{"specversion":"1.0","id":["hunter2"]}"#, "the attribute id is neither"),
         (r#"{"specversion":"1.0","data":"hunter2","data_base64":""}"#, "both data and data_base64"),
         (r#"{"specversion":"1.0","data_base64":"hunter2!"}"#, "data_base64: "),
+        (
+            r#"{"specversion":"1.0","datacontenttype":"text/plain","data":"hunter2\ud800"}"#,
+            "data: unexpected end",
+        ),
     ] {
         let refusal = reading(&[structured], body).unwrap_err();
         assert!(refusal.contains(part) && !refusal.contains("hunter2"), "{body}: {refusal}");
