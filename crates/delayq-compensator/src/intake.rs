@@ -30,7 +30,7 @@ use delayq_service::Fault;
 use kinds::intake_kinds;
 use metrics::IntakesMetrics;
 use reader::Intake;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 pub use config::IntakeConfig;
@@ -82,6 +82,7 @@ impl IntakeParts<'_> {
             broker,
             metrics,
             is_connected: false,
+            early: VecDeque::new(),
             untried: Vec::new(),
             resting: Vec::new(),
             unburied: Vec::new(),

@@ -31,4 +31,4 @@ pub use rabbitmq::{
 };
 pub use sqs::{SqsAccess, is_sqs_fifo, sqs_queue};
 #[cfg(feature = "sqs")]
-pub use sqs::{SqsClient, SqsContent, SqsFault, SqsLetter, SqsRecord};
+pub use sqs::{SqsClient, SqsContent, SqsFailure, SqsFault, SqsLetter, SqsQueue, SqsRecord};

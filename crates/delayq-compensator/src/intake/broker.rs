@@ -3,7 +3,6 @@
 use super::record::BrokerRecord;
 use async_trait::async_trait;
 use delayq_service::brokers::{Outcome, Outcomes};
-use std::convert::Infallible;
 use std::fmt;
 
 /// A topic, queue or stream, and the destination of dead records.
@@ -24,17 +23,12 @@ pub(crate) trait Broker: Send {
     /// Why not.
     async fn open(&mut self) -> Result<(), String>;
 
-    /// Waits for records, and returns at most `most` of them. Cancel safe.
+    /// Waits for records, and returns those that came. While paused, none is asked for, and only records that were on their
+    /// way come. Cancel safe.
     ///
     /// # Errors
-    /// Why the connection is of no use any more.
-    async fn next(&mut self, most: usize) -> Result<Vec<Arrived<Self::Ticket>>, String>;
-
-    /// Takes no more records, and keeps the connection with the records handed out, until some may be lost. Cancel safe.
-    ///
-    /// # Errors
-    /// As [`next`](Self::next).
-    async fn hold(&mut self) -> Result<Infallible, String>;
+    /// Why the connection is of no use any more; while paused, also that records that were handed out may be lost.
+    async fn receive(&mut self, is_paused: bool) -> Result<Vec<Arrived<Self::Ticket>>, String>;
 
     /// The record's place in the source, unique over all processes and connections; `None`: the broker has no such places,
     /// and [`settle`](Self::settle) waits for the broker's note instead.
@@ -46,7 +40,7 @@ pub(crate) trait Broker: Send {
     /// Settles finished records, which are never handed out again.
     ///
     /// # Errors
-    /// As [`next`](Self::next).
+    /// As [`receive`](Self::receive).
     async fn settle(&mut self, tickets: &[&Self::Ticket]) -> Result<(), String>;
 
     /// Publishes records to the dead destination. Returns for each record the confirmation, or why there is none; the record
@@ -67,6 +61,9 @@ pub(crate) trait Broker: Send {
     /// Closes the connection.
     async fn close(&mut self);
 }
+
+/// Why a call without [`open`](Broker::open) fails.
+pub(crate) const NOT_CONNECTED: &str = "not connected";
 
 /// Records that the broker's retention dropped unread.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@ macro_rules! intake_kinds {
                 source: |own, intake| rabbitmq::RabbitmqSource::new(own.clone(), &intake.dead, intake.in_flight);
             /// A queue of Amazon SQS.
             "sqs", sqs: SqsIntakeConfig, feature: "intake-sqs",
-                look: sqs::look, source: |own, intake| sqs::SqsSource::new(own.clone(), &intake.dead);
+                look: sqs::SqsSource::look, source: |own, intake| sqs::SqsSource::new(own.clone(), &intake.dead);
         }
     };
 }

@@ -16,14 +16,17 @@ use async_trait::async_trait;
 use delayq::protocol::RecordId;
 use delayq::{Fate, Topic, UnixMillis};
 use delayq_service::host_now;
+use futures_util::FutureExt as _;
 use prometheus_client::metrics::counter::Counter;
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::mem;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep_until, timeout, timeout_at};
 
 /// Maximum bytes of records that wait for another try, exceeded by at most one call's records.
 const MOST_WAITING_BYTES: usize = 64 << 20;
+/// Maximum bytes of the records of one step, exceeded by at most one record.
+const MOST_BYTES: usize = 16 << 20;
 /// Maximum time for a broker to note settled or buried records, or to close. Longer than the brokers' own bounds.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Maximum characters of the reason that a dead record carries.
@@ -36,6 +39,8 @@ pub(super) struct Intake<B: Broker> {
     pub(super) broker: B,
     pub(super) metrics: IntakeMetrics,
     pub(super) is_connected: bool,
+    /// Records that arrived and are not taken yet.
+    pub(super) early: VecDeque<Arrived<B::Ticket>>,
     /// Records to be tried again before others are taken.
     pub(super) untried: Vec<Origin<B::Ticket>>,
     pub(super) resting: Vec<Origin<B::Ticket>>,
@@ -118,7 +123,7 @@ impl<B: Broker> Source for Intake<B> {
     }
 
     async fn close(&mut self) {
-        (self.untried, self.resting, self.unburied, self.stuck) = Default::default();
+        (self.early, self.untried, self.resting, self.unburied, self.stuck) = Default::default();
         self.is_connected = false;
         self.metrics.connected(false);
         // A broker that does not answer notices by itself.
@@ -160,14 +165,8 @@ impl<B: Broker> Intake<B> {
         let is_paused = is_held || free == 0 || bytes >= MOST_WAITING_BYTES;
         self.metrics.paused(is_paused);
         let most = free.min(self.config.batch.into());
-        let broker = &mut self.broker;
-        let take = async {
-            match is_paused {
-                true => broker.hold().await.map(|never| match never {}),
-                false => broker.next(most).await,
-            }
-        };
-        let taken = timeout_at(until.into(), take).await.unwrap_or_else(|_| Ok(Vec::new()));
+        let received = timeout_at(until.into(), self.receive(is_paused, most)).await;
+        let taken = received.unwrap_or_else(|_| Ok(Vec::new()));
         for Lost { records, place } in self.broker.lost() {
             self.metrics.lost.inc_by(records);
             tracing::error!(
@@ -182,6 +181,35 @@ impl<B: Broker> Intake<B> {
         let arrived = taken?.into_iter().filter(|arrived| !self.broker.is_lost(&arrived.ticket));
         let origin = |Arrived { record, ticket }| Origin { record, ticket, at, tried: None, message: None };
         Ok(arrived.map(origin).collect())
+    }
+
+    /// Waits for records, and takes those that are there; while paused, only keeps what comes. Cancel safe.
+    async fn receive(&mut self, is_paused: bool, most: usize) -> Result<Vec<Arrived<B::Ticket>>, String> {
+        let Self { broker, early, .. } = self;
+        if is_paused {
+            loop {
+                early.extend(broker.receive(true).await?);
+            }
+        }
+        while early.is_empty() {
+            early.extend(broker.receive(false).await?);
+        }
+        let (mut all, mut bytes) = (Vec::new(), 0);
+        while all.len() < most && bytes < MOST_BYTES {
+            let Some(arrived) = early.pop_front() else {
+                match broker.receive(false).now_or_never() {
+                    Some(more) => early.extend(more?),
+                    None => break,
+                }
+                if early.is_empty() {
+                    break;
+                }
+                continue;
+            };
+            bytes += arrived.record.bytes();
+            all.push(arrived);
+        }
+        Ok(all)
     }
 
     /// A record to be tried, unless a resting record is ahead.

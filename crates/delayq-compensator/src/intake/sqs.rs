@@ -4,14 +4,8 @@ mod config;
 #[cfg(feature = "intake-sqs")]
 mod held;
 #[cfg(feature = "intake-sqs")]
-mod look;
-#[cfg(feature = "intake-sqs")]
-mod queue;
-#[cfg(feature = "intake-sqs")]
 mod source;
 
 pub use config::SqsIntakeConfig;
-#[cfg(feature = "intake-sqs")]
-pub(crate) use look::look;
 #[cfg(feature = "intake-sqs")]
 pub(crate) use source::SqsSource;

@@ -7,6 +7,8 @@ mod form;
 #[cfg(feature = "sqs")]
 mod publish;
 #[cfg(feature = "sqs")]
+mod queue;
+#[cfg(feature = "sqs")]
 mod signing;
 
 use crate::config::{Faults, PemFiles, Secret, Section, TlsOff};
@@ -17,6 +19,8 @@ pub use client::{SqsClient, SqsFault};
 pub use form::{SqsContent, SqsRecord};
 #[cfg(feature = "sqs")]
 pub use publish::SqsLetter;
+#[cfg(feature = "sqs")]
+pub use queue::{SqsFailure, SqsQueue};
 
 crate::section! {
     /// The address of a server, and the login.

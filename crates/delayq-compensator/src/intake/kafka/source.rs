@@ -5,18 +5,16 @@ use super::config::KafkaIntakeConfig;
 use super::dead;
 use super::group::Group;
 use super::ticket::KafkaTicket;
-use crate::intake::broker::{Arrived, Broker, Buried, Dead, Lost};
+use crate::intake::broker::{Arrived, Broker, Buried, Dead, Lost, NOT_CONNECTED};
 use crate::intake::record::BrokerRecord;
 use async_trait::async_trait;
 use delayq::UnixMillis;
 use delayq_service::brokers::{KafkaAccess, KafkaPublisher, kafka_topic_exists};
-use futures_util::{FutureExt, StreamExt};
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::consumer::{Consumer, StreamConsumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Header, Headers};
 use rdkafka::{Message, TopicPartitionList};
-use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,12 +22,11 @@ use tokio::task::JoinHandle;
 
 /// Maximum time for the brokers' description of all topics.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Maximum bytes of a call's records, exceeded by at most one record.
-const MOST_BYTES: usize = 16 << 20;
 
 /// A topic, and the topic of dead records.
 pub(crate) struct KafkaSource {
     config: KafkaIntakeConfig,
+    topic: Arc<str>,
     dead: String,
     open: Option<KafkaConnection>,
 }
@@ -46,7 +43,8 @@ struct KafkaConnection {
 impl KafkaSource {
     /// Connects nothing, but shows whether the settings are understood.
     pub(crate) fn new(config: KafkaIntakeConfig, dead: &str) -> Result<Self, String> {
-        let source = Self { config, dead: dead.to_owned(), open: None };
+        let topic = config.topic.as_str().into();
+        let source = Self { config, topic, dead: dead.to_owned(), open: None };
         drop(drop_apart(source.connect()?));
         Ok(source)
     }
@@ -73,7 +71,7 @@ impl KafkaSource {
     }
 
     fn opened(&self) -> Result<&KafkaConnection, String> {
-        self.open.as_ref().ok_or_else(|| "not connected".to_owned())
+        self.open.as_ref().ok_or_else(|| NOT_CONNECTED.to_owned())
     }
 }
 
@@ -169,53 +167,23 @@ impl Broker for KafkaSource {
         subscribed
     }
 
-    async fn next(&mut self, most: usize) -> Result<Vec<Arrived<KafkaTicket>>, String> {
+    async fn receive(&mut self, is_paused: bool) -> Result<Vec<Arrived<KafkaTicket>>, String> {
         let open = self.opened()?;
-        if open.group.set_paused(false) {
+        if open.group.set_paused(is_paused) != is_paused {
             let all = open.assigned(&self.config.topic);
-            open.consumer.resume(&all).map_err(|error| error.to_string())?;
+            let set = if is_paused { open.consumer.pause(&all) } else { open.consumer.resume(&all) };
+            set.map_err(|error| error.to_string())?;
         }
-        let topic: Arc<str> = self.config.topic.as_str().into();
-        let (mut stream, mut arrived, mut bytes) = (open.consumer.stream(), Vec::new(), 0);
-        while arrived.len() < most && bytes < MOST_BYTES {
-            let next = match arrived.is_empty() {
-                true => stream.next().await,
-                false => match stream.next().now_or_never() {
-                    Some(next) => next,
-                    None => break,
-                },
-            };
-            match next {
-                Some(Ok(message)) => {
-                    open.group.words().forget();
-                    let record = open.arrived(&topic, &message);
-                    bytes += record.as_ref().map_or(0, |arrived| arrived.record.bytes());
-                    arrived.extend(record);
-                }
-                Some(Err(error)) => open.judge(&error)?,
-                None => return Err("the consumer was closed".to_owned()),
-            }
+        let message = match open.consumer.recv().await {
+            Ok(message) => message,
+            Err(error) => return open.judge(&error).map(|()| Vec::new()),
+        };
+        if is_paused {
+            let (partition, offset) = (message.partition(), message.offset());
+            return Err(format!("a record arrived while paused: partition {partition} offset {offset}"));
         }
-        Ok(arrived)
-    }
-
-    async fn hold(&mut self) -> Result<Infallible, String> {
-        let open = self.opened()?;
-        if !open.group.set_paused(true) {
-            let all = open.assigned(&self.config.topic);
-            open.consumer.pause(&all).map_err(|error| error.to_string())?;
-        }
-        loop {
-            match open.consumer.recv().await {
-                Ok(message) => {
-                    let (partition, offset) = (message.partition(), message.offset());
-                    return Err(format!(
-                        "a record arrived while paused: partition {partition} offset {offset}"
-                    ));
-                }
-                Err(error) => open.judge(&error)?,
-            }
-        }
+        open.group.words().forget();
+        Ok(open.arrived(&self.topic, &message).into_iter().collect())
     }
 
     fn place(&self, ticket: &KafkaTicket) -> Option<String> {
@@ -243,7 +211,7 @@ impl Broker for KafkaSource {
 
     async fn bury(&mut self, dead: &[Dead<'_, KafkaTicket>]) -> Result<Vec<Buried>, String> {
         let Self { config, dead: topic, open, .. } = self;
-        let open = open.as_mut().ok_or("not connected")?;
+        let open = open.as_mut().ok_or(NOT_CONNECTED)?;
         let burial = match open.burial.take() {
             Some(burial) => burial,
             None => dead::producer(config)?,

@@ -11,7 +11,7 @@ use super::ticket::NatsTicket;
 use super::turn::{OVER, Turn};
 use super::unreadable::{self, ConnectionProgress};
 use super::{PATIENCE, consumer, dead, record};
-use crate::intake::broker::{Arrived, Broker, Buried, Dead, Lost};
+use crate::intake::broker::{Arrived, Broker, Buried, Dead, Lost, NOT_CONNECTED};
 use async_nats::jetstream::consumer::pull::{Batch, Config};
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, Info};
 use async_nats::jetstream::{self, Context, Message};
@@ -20,7 +20,6 @@ use async_trait::async_trait;
 use delayq_service::brokers::{NatsPublisher, NatsRefusals};
 use futures_util::{FutureExt, StreamExt};
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
@@ -40,13 +39,10 @@ const ENDED: Duration = Duration::from_secs(18);
 /// The server's answer if the next record is larger than the rest of a request.
 const TOO_LARGE: &str = "Exceeds MaxBytes";
 
-/// Maximum bytes of a call's records, exceeded by at most one record.
-const MOST_BYTES: usize = 16 << 20;
 /// Maximum bytes of unacked records, exceeded by at most one record.
 const MOST_AHEAD_BYTES: usize = 64 << 20;
 
 const BROKEN: &str = "the connection broke";
-const UNOPENED: &str = "not connected";
 
 /// A stream, and the subject of dead records.
 pub(crate) struct NatsSource {
@@ -160,7 +156,7 @@ impl NatsSource {
     }
 
     fn opened(&mut self) -> Result<&mut NatsConnection, String> {
-        self.open.as_mut().ok_or_else(|| UNOPENED.to_owned())
+        self.open.as_mut().ok_or_else(|| NOT_CONNECTED.to_owned())
     }
 }
 
@@ -185,9 +181,8 @@ impl NatsConnection {
         &mut self,
         config: &NatsIntakeConfig,
         progress: &mut ConnectionProgress,
-        most: usize,
     ) -> Result<bool, String> {
-        while !self.suspect.is_empty() && self.unreadable.len() < most {
+        while !self.suspect.is_empty() && self.unreadable.len() < self.in_flight {
             self.turn.held().await?;
             self.check()?;
             let Some(found) = unreadable::next(&self.context, config, &mut self.suspect).await? else {
@@ -291,6 +286,19 @@ impl NatsConnection {
             self.request(most, bytes).await?;
         }
         self.receive().await
+    }
+
+    /// Waits for a record that was asked for, and asks for nothing more. Records of an earlier connection that are not all here
+    /// yet are kept. Cancel safe.
+    async fn wait_paused(&mut self) -> Result<(), String> {
+        self.ask().await?;
+        loop {
+            self.sequences.fall_behind();
+            self.receive().await?;
+            if self.is_gathered && !self.early.is_empty() {
+                return Ok(());
+            }
+        }
     }
 
     /// Waits for a record of the open request, or for the request's end, and keeps the record. Cancel safe.
@@ -404,42 +412,26 @@ impl Broker for NatsSource {
         Ok(())
     }
 
-    async fn next(&mut self, most: usize) -> Result<Vec<Arrived<NatsTicket>>, String> {
+    async fn receive(&mut self, is_paused: bool) -> Result<Vec<Arrived<NatsTicket>>, String> {
         let Self { config, progress, open, .. } = self;
-        let open = open.as_mut().ok_or(UNOPENED)?;
-        open.check()?;
-        if open.look_for_unreadable(config, progress, most).await? {
-            return Ok(mem::take(&mut open.unreadable));
+        let open = open.as_mut().ok_or(NOT_CONNECTED)?;
+        if is_paused {
+            open.wait_paused().await?;
+        } else {
+            open.check()?;
+            if open.look_for_unreadable(config, progress).await? {
+                return Ok(mem::take(&mut open.unreadable));
+            }
+            open.gather().await?;
+            open.look_for_lost().await?;
+            while open.early.is_empty() {
+                open.take().await?;
+            }
         }
-        open.gather().await?;
-        open.look_for_lost().await?;
-        while open.early.is_empty() {
-            open.take().await?;
-        }
-        while open.early.len() < most
-            && let Some(received) = open.take().now_or_never()
-        {
+        while let Some(received) = open.receive().now_or_never() {
             received?;
         }
-        let (mut all, mut bytes) = (Vec::new(), 0);
-        while all.len() < most
-            && bytes < MOST_BYTES
-            && let Some(arrived) = open.early.pop_front()
-        {
-            bytes += arrived.record.bytes();
-            all.push(arrived);
-        }
-        Ok(all)
-    }
-
-    /// Asks for nothing more; requested records are kept.
-    async fn hold(&mut self) -> Result<Infallible, String> {
-        let open = self.opened()?;
-        open.ask().await?;
-        loop {
-            open.sequences.fall_behind();
-            open.receive().await?;
-        }
+        Ok(mem::take(&mut open.early).into())
     }
 
     fn place(&self, ticket: &NatsTicket) -> Option<String> {
@@ -452,7 +444,7 @@ impl Broker for NatsSource {
 
     async fn settle(&mut self, tickets: &[&NatsTicket]) -> Result<(), String> {
         let Self { progress, open, .. } = self;
-        let open = open.as_mut().ok_or(UNOPENED)?;
+        let open = open.as_mut().ok_or(NOT_CONNECTED)?;
         for ticket in tickets {
             if let Some(reply) = open.outstanding.take(ticket.sequence) {
                 open.ack(reply).await?;

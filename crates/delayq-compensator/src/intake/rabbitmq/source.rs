@@ -7,29 +7,23 @@ use super::ready::Ready;
 use super::record::record;
 use super::ticket::RabbitmqTicket;
 use super::{PATIENCE, queue};
-use crate::intake::broker::{Arrived, Broker, Buried, Dead};
+use crate::intake::broker::{Arrived, Broker, Buried, Dead, NOT_CONNECTED};
 use async_trait::async_trait;
 use delayq_service::brokers::{close_rabbitmq, rabbitmq_queue, rabbitmq_words};
+use futures_util::StreamExt;
 use futures_util::future::try_join_all;
-use futures_util::{FutureExt, StreamExt};
 use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
 use lapin::types::FieldTable;
 use lapin::{Channel, Connection, Consumer};
-use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::sync::Arc;
 use tokio::time::timeout;
 
-/// Maximum bytes of a call's records, exceeded by at most one record.
-const MOST_BYTES: usize = 16 << 20;
 /// Maximum bytes of unacked records, if the next records are as large as the last: AMQP bounds only the number, and the
 /// client keeps delivered records in memory.
 const MOST_AHEAD_BYTES: usize = 128 << 20;
 /// Number of records for a meaningful mean size.
 const FEW: usize = 16;
-
-const NOT_CONNECTED: &str = "not connected";
 
 /// A queue, and the destination of dead records.
 pub(crate) struct RabbitmqSource {
@@ -48,8 +42,6 @@ struct RabbitmqConnection {
     burial: Option<Burial>,
     ready: Ready,
     queue: Arc<str>,
-    /// Records that arrived while nothing was to be taken.
-    early: VecDeque<Arrived<RabbitmqTicket>>,
     /// Number and bytes of unacked records.
     unsettled: usize,
     bytes: usize,
@@ -79,7 +71,6 @@ impl RabbitmqSource {
         Ok(RabbitmqConnection {
             consumer: consumer.map_err(words)?,
             ready: Ready::start(asks, Arc::clone(&queue), first),
-            early: VecDeque::new(),
             unsettled: 0,
             bytes: 0,
             connection,
@@ -153,33 +144,11 @@ impl Broker for RabbitmqSource {
         Ok(())
     }
 
-    async fn next(&mut self, most: usize) -> Result<Vec<Arrived<RabbitmqTicket>>, String> {
-        let open = self.opened()?;
-        let (mut all, mut bytes) = (Vec::new(), 0);
-        while all.len() < most && bytes < MOST_BYTES {
-            let arrived = match open.early.pop_front() {
-                Some(arrived) => arrived,
-                None if all.is_empty() => open.receive().await?,
-                None => match open.receive().now_or_never() {
-                    Some(arrived) => arrived?,
-                    None => break,
-                },
-            };
-            bytes += arrived.ticket.bytes;
-            all.push(arrived);
-        }
+    /// The broker stops by itself when as much is not acked as may be.
+    async fn receive(&mut self, _: bool) -> Result<Vec<Arrived<RabbitmqTicket>>, String> {
+        let arrived = self.opened()?.receive().await?;
         self.check_size()?;
-        Ok(all)
-    }
-
-    /// The broker stops by itself when as much is not acked as may be; records sent until then are kept.
-    async fn hold(&mut self) -> Result<Infallible, String> {
-        loop {
-            let open = self.opened()?;
-            let arrived = open.receive().await?;
-            open.early.push_back(arrived);
-            self.check_size()?;
-        }
+        Ok(vec![arrived])
     }
 
     /// A queue has no offsets.

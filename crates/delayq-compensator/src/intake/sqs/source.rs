@@ -2,14 +2,12 @@
 
 use super::config::SqsIntakeConfig;
 use super::held::HiddenRecords;
-use super::queue::Queue;
-use crate::intake::broker::{Arrived, Broker, Buried, Dead, buried};
+use crate::intake::broker::{Arrived, Broker, Buried, Dead, NOT_CONNECTED, buried};
+use crate::intake::look::{IntakeFault, IntakeLook};
 use crate::intake::record::BrokerRecord;
 use async_trait::async_trait;
 use delayq::UnixMillis;
-use delayq_service::brokers::{Answers, SqsLetter, SqsRecord};
-use std::collections::VecDeque;
-use std::convert::Infallible;
+use delayq_service::brokers::{Answers, Blame, Outcome, SqsFault, SqsLetter, SqsQueue, SqsRecord};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,8 +28,6 @@ const CLOSING: Duration = Duration::from_secs(3);
 /// Time for the answers on their way when the connection closes. The server hides what a dropped receive would have brought.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
-const NOT_CONNECTED: &str = "it is not connected";
-
 /// A queue, and the queue of dead records.
 pub(crate) struct SqsSource {
     config: SqsIntakeConfig,
@@ -42,8 +38,6 @@ pub(crate) struct SqsSource {
 struct SqsConnection {
     shared: Arc<SharedQueue>,
     arrivals: Receiver<Result<Vec<SqsRecord>, String>>,
-    /// Records that arrived and are not handed out yet.
-    early: VecDeque<SqsRecord>,
     name: Arc<str>,
     receivers: JoinSet<()>,
     keeper: JoinSet<()>,
@@ -51,7 +45,8 @@ struct SqsConnection {
 
 /// Shared by the tasks of a connection.
 struct SharedQueue {
-    queue: Queue,
+    queue: SqsQueue,
+    visibility: Duration,
     held: Mutex<HiddenRecords>,
     lag: AtomicU64,
 }
@@ -81,15 +76,11 @@ impl SharedQueue {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn visibility(&self) -> Duration {
-        *self.queue.config.visibility
-    }
-
     /// Receives whenever there is room for the records.
     async fn receive(self: Arc<Self>, arrivals: Sender<Result<Vec<SqsRecord>, String>>) {
         while let Ok(room) = arrivals.reserve().await {
-            let received = self.queue.receive().await;
-            let until = Instant::now() + self.visibility() - SLACK;
+            let received = self.queue.receive(self.visibility).await;
+            let until = Instant::now() + self.visibility - SLACK;
             for record in received.iter().flatten() {
                 self.held().add(record.receipt_handle.clone(), until);
             }
@@ -104,7 +95,7 @@ impl SharedQueue {
     /// Keeps records hidden, and counts the queue.
     async fn keep(self: Arc<Self>) {
         for round in 0_u32.. {
-            let due = self.held().shorter_than(self.visibility() * 2 / 3, Instant::now());
+            let due = self.held().shorter_than(self.visibility * 2 / 3, Instant::now());
             self.extend(&due).await;
             if round.is_multiple_of(COUNT_EVERY)
                 && let Ok((waiting, held)) = self.queue.counts().await
@@ -117,8 +108,8 @@ impl SharedQueue {
 
     /// An answer that fails leaves a record with its time, after which the record is lost.
     async fn extend(&self, receipts: &[String]) {
-        let until = Instant::now() + self.visibility();
-        match self.queue.hide(receipts, self.visibility()).await {
+        let until = Instant::now() + self.visibility;
+        match self.queue.hide(receipts, self.visibility).await {
             Ok(failures) => {
                 let mut held = self.held();
                 for (receipt, why) in failures {
@@ -133,7 +124,7 @@ impl SharedQueue {
 
     /// Gives all records back, in order.
     async fn give_back(&self) {
-        let all = self.held().shorter_than(self.visibility() * 2, Instant::now());
+        let all = self.held().shorter_than(self.visibility * 2, Instant::now());
         let _ = self.queue.hide(&all, Duration::ZERO).await;
     }
 }
@@ -146,6 +137,19 @@ impl SqsSource {
         Self { config, dead: dead.to_owned(), open: None }
     }
 
+    /// Looks at the queue and the queue of the dead records, without receiving. SQS does not tell who receives, but how many
+    /// records are held.
+    pub(crate) async fn look(config: &SqsIntakeConfig, dead: &str) -> Result<IntakeLook, IntakeFault> {
+        let queue = open(config, "delayq-look", dead).await.map_err(obstacle)?;
+        let (waiting, held) = queue.counts().await.map_err(obstacle)?;
+        let reader = match (waiting, held) {
+            (0, 0) => Some("an unknown number of compensators".to_owned()),
+            (_, 0) => None,
+            (_, held) => Some(format!("the holders of {held} records")),
+        };
+        Ok(IntakeLook { lag: waiting + held, lost: 0, reader })
+    }
+
     fn opened(&mut self) -> Result<&mut SqsConnection, String> {
         self.open.as_mut().ok_or_else(|| NOT_CONNECTED.to_owned())
     }
@@ -154,16 +158,17 @@ impl SqsSource {
 // === impl SqsConnection ===
 
 impl SqsConnection {
-    fn start(queue: Queue) -> Self {
+    fn start(queue: SqsQueue, visibility: Duration) -> Self {
         let (sender, arrivals) = channel(RECEIVERS);
-        let name = queue.config.queue.as_str().into();
-        let shared = Arc::new(SharedQueue { queue, held: Mutex::default(), lag: AtomicU64::new(0) });
+        let name = queue.name().into();
+        let shared =
+            Arc::new(SharedQueue { queue, visibility, held: Mutex::default(), lag: AtomicU64::new(0) });
         let (mut receivers, mut keeper) = (JoinSet::new(), JoinSet::new());
         for _ in 0..RECEIVERS {
             receivers.spawn(shared.clone().receive(sender.clone()));
         }
         keeper.spawn(shared.clone().keep());
-        Self { shared, arrivals, early: VecDeque::new(), name, receivers, keeper }
+        Self { shared, arrivals, name, receivers, keeper }
     }
 
     /// Gives all records back, also those on their way.
@@ -191,35 +196,23 @@ impl Broker for SqsSource {
 
     async fn open(&mut self) -> Result<(), String> {
         self.close().await;
-        let queue = Queue::open(self.config.clone(), "delayq-compensator", &self.dead).await;
-        self.open = Some(SqsConnection::start(queue.map_err(|fault| fault.to_string())?));
+        let queue = open(&self.config, "delayq-compensator", &self.dead).await;
+        let queue = queue.map_err(|fault| fault.to_string())?;
+        self.open = Some(SqsConnection::start(queue, *self.config.visibility));
         Ok(())
     }
 
-    async fn next(&mut self, most: usize) -> Result<Vec<Arrived<SqsTicket>>, String> {
+    /// While paused, receives end when there is no room for more records.
+    async fn receive(&mut self, is_paused: bool) -> Result<Vec<Arrived<SqsTicket>>, String> {
         let open = self.opened()?;
-        if open.early.is_empty() {
-            open.early.extend(open.arrivals.recv().await.ok_or(NOT_CONNECTED)??);
-        }
-        while open.early.len() < most
-            && let Ok(records) = open.arrivals.try_recv()
-        {
-            open.early.extend(records?);
-        }
-        let some = most.min(open.early.len());
-        let records: Vec<SqsRecord> = open.early.drain(..some).collect();
-        Ok(records.into_iter().map(|record| open.arrived(record)).collect())
-    }
-
-    /// Receives end when there is no room for more records.
-    async fn hold(&mut self) -> Result<Infallible, String> {
-        let open = self.opened()?;
-        loop {
-            if open.shared.held().is_any_lost(Instant::now()) {
-                return Err("records could not be kept hidden".to_owned());
+        if is_paused {
+            while !open.shared.held().is_any_lost(Instant::now()) {
+                sleep(LOOK_EVERY / 2).await;
             }
-            sleep(LOOK_EVERY / 2).await;
+            return Err("records could not be kept hidden".to_owned());
         }
+        let records = open.arrivals.recv().await.ok_or(NOT_CONNECTED)??;
+        Ok(records.into_iter().map(|record| open.arrived(record)).collect())
     }
 
     fn place(&self, ticket: &SqsTicket) -> Option<String> {
@@ -248,8 +241,7 @@ impl Broker for SqsSource {
         let place = self.dead.clone();
         let letters: Vec<_> = dead.iter().map(|dead| letter(dead, &place)).collect();
         let outcomes = Answers::new(letters.len());
-        let Queue { client, config, .. } = &self.opened()?.shared.queue;
-        client.publish(&config.access, &letters, &outcomes).await;
+        self.opened()?.shared.queue.publish(&letters, &outcomes).await;
         Ok(buried(&outcomes, &format!("the dead queue `{place}`")))
     }
 
@@ -261,6 +253,20 @@ impl Broker for SqsSource {
         if let Some(open) = self.open.take() {
             let _ = timeout(CLOSING, open.end()).await;
         }
+    }
+}
+
+async fn open(config: &SqsIntakeConfig, by: &str, dead: &str) -> Result<SqsQueue, SqsFault> {
+    SqsQueue::open(config.access.clone(), by, [&config.queue, dead]).await
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
+fn obstacle(fault: SqsFault) -> IntakeFault {
+    match &fault.outcome {
+        Outcome::Unavailable { blame: Blame::Unclear, .. } | Outcome::Rejected { .. } => {
+            IntakeFault::Unusable(fault.to_string())
+        }
+        _ => IntakeFault::Unreachable(fault.to_string()),
     }
 }
 

@@ -1,7 +1,7 @@
-//! The calls to a queue.
+//! Receiving from a queue.
 
-use super::config::SqsIntakeConfig;
-use delayq_service::brokers::{SqsClient, SqsFault, SqsRecord};
+use super::{SqsAccess, SqsClient, SqsFault, SqsLetter, SqsRecord};
+use crate::brokers::Outcomes;
 use futures_util::future::try_join_all;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -17,9 +17,10 @@ const MOST: usize = 10;
 const AT_ONCE: usize = 8;
 
 /// A queue that exists.
-pub(super) struct Queue {
-    pub(super) client: SqsClient,
-    pub(super) config: SqsIntakeConfig,
+pub struct SqsQueue {
+    client: SqsClient,
+    access: SqsAccess,
+    name: String,
     url: String,
 }
 
@@ -47,26 +48,38 @@ struct Unchanged {
 }
 
 /// The handle of a record that the server did not change, and why.
-pub(super) type Failure = (String, String);
+pub type SqsFailure = (String, String);
 
-// === impl Queue ===
+// === impl SqsQueue ===
 
-impl Queue {
-    /// Checks that the queue and the queue of the dead records exist.
-    pub(super) async fn open(config: SqsIntakeConfig, name: &str, dead: &str) -> Result<Self, SqsFault> {
-        let client = SqsClient::new(&config.access, name, PATIENCE).map_err(SqsFault::unsent)?;
-        let url = client.url(&config.access, &config.queue).await?;
-        client.url(&config.access, dead).await?;
-        Ok(Self { client, config, url })
+impl SqsQueue {
+    /// Checks that the queue exists, and the queue of dead records; `by` is the client's name.
+    ///
+    /// # Errors
+    /// Either does not exist, or the server cannot be used.
+    pub async fn open(access: SqsAccess, by: &str, [name, dead]: [&str; 2]) -> Result<Self, SqsFault> {
+        let client = SqsClient::new(&access, by, PATIENCE).map_err(SqsFault::unsent)?;
+        let url = client.url(&access, name).await?;
+        client.url(&access, dead).await?;
+        Ok(Self { client, access, name: name.to_owned(), url })
     }
 
-    /// Waits for records.
-    pub(super) async fn receive(&self) -> Result<Vec<SqsRecord>, String> {
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Waits for records, which are hidden from others for this time.
+    ///
+    /// # Errors
+    /// Why the call failed.
+    pub async fn receive(&self, hidden: Duration) -> Result<Vec<SqsRecord>, String> {
         let body = json!({
             "QueueUrl": self.url,
             "MaxNumberOfMessages": MOST,
             "WaitTimeSeconds": WAIT_SECS,
-            "VisibilityTimeout": self.config.visibility.as_secs(),
+            "VisibilityTimeout": hidden.as_secs(),
             "AttributeNames": ["All"],
             "MessageAttributeNames": ["All"],
         });
@@ -75,12 +88,18 @@ impl Queue {
     }
 
     /// Deletes records, and returns those that were not.
-    pub(super) async fn delete(&self, receipts: &[String]) -> Result<Vec<Failure>, String> {
+    ///
+    /// # Errors
+    /// Why a call failed.
+    pub async fn delete(&self, receipts: &[String]) -> Result<Vec<SqsFailure>, String> {
         self.change("DeleteMessageBatch", receipts, &json!({})).await
     }
 
     /// Hides records for this time from now on, and returns those that were not.
-    pub(super) async fn hide(&self, receipts: &[String], time: Duration) -> Result<Vec<Failure>, String> {
+    ///
+    /// # Errors
+    /// Why a call failed.
+    pub async fn hide(&self, receipts: &[String], time: Duration) -> Result<Vec<SqsFailure>, String> {
         let of_entry = json!({ "VisibilityTimeout": time.as_secs() });
         self.change("ChangeMessageVisibilityBatch", receipts, &of_entry).await
     }
@@ -90,7 +109,7 @@ impl Queue {
         action: &str,
         receipts: &[String],
         of_entry: &Value,
-    ) -> Result<Vec<Failure>, String> {
+    ) -> Result<Vec<SqsFailure>, String> {
         let mut failures = Vec::new();
         for some in receipts.chunks(MOST * AT_ONCE) {
             let calls = some.chunks(MOST).map(|some| self.change_some(action, some, of_entry));
@@ -104,7 +123,7 @@ impl Queue {
         action: &str,
         receipts: &[String],
         of_entry: &Value,
-    ) -> Result<Vec<Failure>, String> {
+    ) -> Result<Vec<SqsFailure>, String> {
         let entry = |(index, receipt): (usize, &String)| {
             let mut entry = of_entry.clone();
             entry["Id"] = index.to_string().into();
@@ -121,16 +140,24 @@ impl Queue {
         Ok(failed.into_iter().filter_map(failure).collect())
     }
 
-    /// Number of records that wait, and of those that some compensator holds.
-    pub(super) async fn counts(&self) -> Result<(u64, u64), SqsFault> {
-        let attributes = self.client.attributes(&self.config.access, &self.config.queue).await?;
+    /// Sends messages over the same client, and stores the outcome of each at its index.
+    pub async fn publish(&self, letters: &[SqsLetter<'_>], outcomes: &Outcomes) {
+        self.client.publish(&self.access, letters, outcomes).await;
+    }
+
+    /// Number of records that wait, and of those that some receiver holds.
+    ///
+    /// # Errors
+    /// The queue does not exist, or may not be seen.
+    pub async fn counts(&self) -> Result<(u64, u64), SqsFault> {
+        let attributes = self.client.attributes(&self.access, &self.name).await?;
         let number = |name: &str| attributes.get(name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
         let waiting = number("ApproximateNumberOfMessages") + number("ApproximateNumberOfMessagesDelayed");
         Ok((waiting, number("ApproximateNumberOfMessagesNotVisible")))
     }
 
     async fn call<T: DeserializeOwned>(&self, action: &str, body: &Value) -> Result<T, String> {
-        let called = self.client.call(&self.config.access, action, body).await;
-        called.map_err(|fault| self.client.lost(&self.config.queue, fault).to_string())
+        let called = self.client.call(&self.access, action, body).await;
+        called.map_err(|fault| self.client.lost(&self.name, fault).to_string())
     }
 }
