@@ -5,6 +5,7 @@ use crate::printable::printable_lines;
 use crate::table::{OWN_ESCAPE, Rows};
 use delayq::UnixMillis;
 use delayq_service::Fault;
+use indicatif::{ProgressBar, ProgressFinish};
 use rustix::termios::tcgetwinsize;
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
@@ -47,6 +48,21 @@ impl Output {
     /// out on a narrow terminal.
     pub fn rows(self, columns: &[&str]) -> Rows {
         Rows::new(columns, self.lively, self.width)
+    }
+
+    /// A bar of this length, which only a terminal shows. Dropped, it is cleared.
+    pub fn progress(self, length: u64) -> ProgressBar {
+        self.shown(|| ProgressBar::new(length))
+    }
+
+    /// A spinner, as [`progress`](Self::progress).
+    pub fn spinner(self) -> ProgressBar {
+        self.shown(ProgressBar::new_spinner)
+    }
+
+    fn shown(self, bar: impl FnOnce() -> ProgressBar) -> ProgressBar {
+        let bar = if self.lively { bar() } else { ProgressBar::hidden() };
+        bar.with_finish(ProgressFinish::AndClear)
     }
 
     /// Prints the value as JSON, or the text of the table.

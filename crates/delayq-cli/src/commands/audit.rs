@@ -7,7 +7,6 @@ use clap::Args;
 use delayq::admin::{Audit as Audited, Numbers};
 use delayq::{Admin, Topic};
 use delayq_service::Fault;
-use indicatif::ProgressBar;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -125,7 +124,7 @@ async fn audit_bodies(context: &Context) -> Result<(), Fault> {
 }
 
 pub(super) async fn audited(context: &Context) -> Result<Audited, Fault> {
-    let bar = if context.output.lively { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+    let bar = context.output.spinner();
     let audit = context.admin().audit().run(|looked_at| bar.set_position(looked_at)).await;
     bar.finish_and_clear();
     audit.map_err(of_core)

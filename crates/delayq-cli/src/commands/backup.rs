@@ -75,7 +75,7 @@ impl Backup {
     /// # Errors
     /// Redis or the file cannot be used; or some messages could not be read, and all readable messages are written.
     pub async fn run(self, context: &Context) -> Result<(), Fault> {
-        let bar = if context.output.lively { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        let bar = context.output.spinner();
         let (mut run, walk) = match self.resume {
             true => self.resumed(context, bar).await?,
             false => self.begun(context, bar).await?,

@@ -13,7 +13,6 @@ use delayq_compensator::{AsideRow, Books, OutboxKeeper, Reconcile, Reconciled, o
 use delayq_service::Fault;
 use delayq_service::config::HumanDuration;
 use export::Export;
-use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 /// Create, show and manage the outbox in a database
@@ -200,7 +199,7 @@ async fn reconcile(
     what: Reconcile,
     output: Output,
 ) -> Result<(), Fault> {
-    let bar = if output.lively { ProgressBar::new(0) } else { ProgressBar::hidden() };
+    let bar = output.progress(0);
     let found = keeper.reconcile(producer, what, |done, all| {
         bar.set_length(all);
         bar.set_position(done);

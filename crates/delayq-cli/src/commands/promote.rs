@@ -12,7 +12,6 @@ use delayq::admin::{Promotable, PromoteOptions, TimeRange};
 use delayq::{Group, Members, MessageId, Topic};
 use delayq_service::Fault;
 use delayq_service::when::When;
-use indicatif::ProgressBar;
 use serde_json::json;
 
 /// Make delayed messages ready now
@@ -62,7 +61,7 @@ impl Promote {
         let (which, name) = self.which(context).await?;
         let due = range(context, self.from, self.until).await?;
         confirm(&self.intent(context, due, &name).await?, self.yes)?;
-        let bar = if context.output.lively { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        let bar = context.output.spinner();
         let mut options = PromoteOptions::default().due(due);
         (options.max_messages, options.rate) = (self.max, self.rate);
         let promoted = context.admin().promote(which, &options, |so_far| bar.set_position(so_far)).await;

@@ -10,7 +10,6 @@ use delayq::Topic;
 use delayq::admin::{PurgeWhat, TimeRange};
 use delayq_service::Fault;
 use delayq_service::when::When;
-use indicatif::ProgressBar;
 use serde_json::json;
 use std::time::Duration;
 
@@ -64,7 +63,7 @@ impl Purge {
             Purgeable::Ready => PurgeWhat::Ready,
         };
         confirm(&self.intent(context, what).await?, self.yes)?;
-        let bar = if context.output.lively { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        let bar = context.output.spinner();
         let purged = context.admin().topic(&self.topic).purge(what, |so_far| bar.set_position(so_far)).await;
         bar.finish_and_clear();
         let purged = purged.map_err(of_core)?;

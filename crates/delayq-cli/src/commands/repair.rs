@@ -6,7 +6,6 @@ use crate::failure::{UNBALANCED, of_core};
 use clap::Args;
 use delayq::admin::Repaired;
 use delayq_service::Fault;
-use indicatif::ProgressBar;
 
 /// Repair what `delayq audit --bodies` finds
 ///
@@ -39,7 +38,7 @@ impl Repair {
                 format!("{}{advice}", report(context, &audit))
             });
         }
-        let bar = if context.output.lively { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        let bar = context.output.spinner();
         let repaired = context.admin().audit().repair(audit, |looked_at| bar.set_position(looked_at)).await;
         bar.finish_and_clear();
         let repaired = repaired.map_err(of_core)?;

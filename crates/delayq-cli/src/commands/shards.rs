@@ -13,7 +13,6 @@ use delayq::protocol::{Layout, NodeName, ShardId};
 use delayq::{Error, ShardCount};
 use delayq_look::{Look, Shard, Want};
 use delayq_service::Fault;
-use indicatif::ProgressBar;
 use moving::Move;
 use serde_json::{Value, json};
 
@@ -151,7 +150,7 @@ impl Grow {
                 self.yes,
             )?;
         }
-        let bar = if context.output.lively { ProgressBar::new(1) } else { ProgressBar::hidden() };
+        let bar = context.output.progress(1);
         let progress = |step| {
             let (GrowthStep::Added { done, of } | GrowthStep::Raised { done, of }) = step;
             bar.set_length(of.into());

@@ -265,13 +265,10 @@ fn is_zero(count: &u64) -> bool {
 }
 
 fn bar(context: &Context, bytes: u64) -> ProgressBar {
-    if !context.output.lively {
-        return ProgressBar::hidden();
-    }
     // The length of a pipe is unknown, so lines are counted.
     let (bar, style) = match bytes {
-        0 => (ProgressBar::new_spinner(), "{spinner} {msg}, {bytes}"),
-        _ => (ProgressBar::new(bytes), "{spinner} {bytes}/{total_bytes} {wide_bar} {eta}"),
+        0 => (context.output.spinner(), "{spinner} {msg}, {bytes}"),
+        _ => (context.output.progress(bytes), "{spinner} {bytes}/{total_bytes} {wide_bar} {eta}"),
     };
     bar.with_style(ProgressStyle::with_template(style).expect("the template is a valid one"))
 }

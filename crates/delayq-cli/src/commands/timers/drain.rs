@@ -11,7 +11,6 @@ use delayq_cluster::{DrainOutcome, Operator, Overview, UndrainOutcome};
 use delayq_look::of_cluster;
 use delayq_service::Fault;
 use delayq_service::config::HumanDuration;
-use indicatif::ProgressBar;
 use serde_json::json;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
@@ -107,7 +106,7 @@ impl Drain {
         started: Instant,
     ) -> Result<usize, Fault> {
         let all = departing.held.len() as u64;
-        let bar = if context.output.lively { ProgressBar::new(all) } else { ProgressBar::hidden() };
+        let bar = context.output.progress(all);
         let mut shown = None;
         loop {
             let fleet = overview(operator).await?;
