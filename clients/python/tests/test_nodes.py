@@ -55,7 +55,7 @@ class Several(Run):
 @contextmanager
 def two_servers():
     with tempfile.TemporaryDirectory(prefix="dq-a-") as one, tempfile.TemporaryDirectory(prefix="dq-b-") as other:
-        with RedisServer(one, "--appendonly", "yes") as a, RedisServer(other) as b:
+        with RedisServer(one, "--appendonly", "yes", "--appendfsync", "no") as a, RedisServer(other) as b:
             yield a, b
 
 

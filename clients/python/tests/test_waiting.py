@@ -269,7 +269,7 @@ class Outage:
 @pytest.mark.parametrize("outage", [Outage.killed, Outage.frozen], ids=["killed", "frozen"])
 def test_a_worker_outlives_an_outage_of_redis(outage, server):
     server.kill()
-    server._command += ["--appendonly", "yes"]
+    server._command += ["--appendonly", "yes", "--appendfsync", "no"]
     server.start()
     handled, begun, go_on = Queue(), threading.Event(), threading.Event()
 
@@ -296,7 +296,7 @@ def test_a_worker_outlives_an_outage_of_redis(outage, server):
 
 def test_an_asynchronous_consumer_outlives_an_outage_of_redis(server):
     server.kill()
-    server._command += ["--appendonly", "yes"]
+    server._command += ["--appendonly", "yes", "--appendfsync", "no"]
     server.start()
     with server.connect() as connection:
         deployment = Deployment(connection)
