@@ -11,6 +11,8 @@ import pytest
 import redis
 
 BUILT = Path(__file__).resolve().parents[3] / "target" / "debug"
+# The log is written before each answer, which no sync delays: a kill loses nothing.
+LOGGED = ("--appendonly", "yes", "--appendfsync", "no")
 
 
 def program(name, variable, package):

@@ -14,7 +14,7 @@ import redis.asyncio
 from conftest import vectors
 from deployment import Deployment
 from redis.client import NEVER_DECODE
-from servers import RedisGroup, RedisServer
+from servers import LOGGED, RedisGroup, RedisServer
 from test_conformance import Run, settled
 from test_servers import Handled, put_all, put_while
 
@@ -55,7 +55,7 @@ class Several(Run):
 @contextmanager
 def two_servers():
     with tempfile.TemporaryDirectory(prefix="dq-a-") as one, tempfile.TemporaryDirectory(prefix="dq-b-") as other:
-        with RedisServer(one, "--appendonly", "yes", "--appendfsync", "no") as a, RedisServer(other) as b:
+        with RedisServer(one, *LOGGED) as a, RedisServer(other) as b:
             yield a, b
 
 

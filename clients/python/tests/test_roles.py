@@ -10,7 +10,7 @@ import pytest
 from conftest import vectors
 from deployment import Deployment
 from redis.client import NEVER_DECODE
-from servers import program
+from servers import LOGGED, program
 from test_conformance import Run, settled
 from test_servers import put_all
 from test_worker import until
@@ -85,7 +85,7 @@ def test_conformance_as_the_printed_user_on_a_server_that_forgets_its_scripts(pl
 def test_a_producer_and_a_worker_of_their_roles_go_on_after_a_restart_that_forgot_the_scripts(kind, server):
     url, handled = f"unix://{server.socket}", Queue()
     server.kill()
-    server._command += ["--appendonly", "yes", "--appendfsync", "no"]
+    server._command += LOGGED
     server.start()
     with connect(url) as operator:
         Deployment(operator, 4, "dq")

@@ -14,6 +14,7 @@ import pytest
 import redis
 import redis.asyncio
 from deployment import Deployment
+from servers import LOGGED
 
 from delayq import AsyncClient, AsyncConsumer, Client, Message, Word, Worker, link, watch
 from delayq.runtime import drive
@@ -269,7 +270,7 @@ class Outage:
 @pytest.mark.parametrize("outage", [Outage.killed, Outage.frozen], ids=["killed", "frozen"])
 def test_a_worker_outlives_an_outage_of_redis(outage, server):
     server.kill()
-    server._command += ["--appendonly", "yes", "--appendfsync", "no"]
+    server._command += LOGGED
     server.start()
     handled, begun, go_on = Queue(), threading.Event(), threading.Event()
 
@@ -296,7 +297,7 @@ def test_a_worker_outlives_an_outage_of_redis(outage, server):
 
 def test_an_asynchronous_consumer_outlives_an_outage_of_redis(server):
     server.kill()
-    server._command += ["--appendonly", "yes", "--appendfsync", "no"]
+    server._command += LOGGED
     server.start()
     with server.connect() as connection:
         deployment = Deployment(connection)

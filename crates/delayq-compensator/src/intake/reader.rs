@@ -196,16 +196,12 @@ impl<B: Broker> Intake<B> {
         }
         let (mut all, mut bytes) = (Vec::new(), 0);
         while all.len() < most && bytes < MOST_BYTES {
-            let Some(arrived) = early.pop_front() else {
-                match broker.receive(false).now_or_never() {
-                    Some(more) => early.extend(more?),
-                    None => break,
-                }
-                if early.is_empty() {
-                    break;
-                }
-                continue;
-            };
+            if early.is_empty()
+                && let Some(more) = broker.receive(false).now_or_never()
+            {
+                early.extend(more?);
+            }
+            let Some(arrived) = early.pop_front() else { break };
             bytes += arrived.record.bytes();
             all.push(arrived);
         }
