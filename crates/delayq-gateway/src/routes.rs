@@ -96,6 +96,7 @@ fn endpoint(route: &Route) -> MethodRouter<App> {
         "abortOperation" => on(method, operations::abort),
         "reserve" => on(method, reserve::reserve),
         "settle" => on(method, settle::settle),
+        "settleLease" => on(method, settle::one),
         "getMe" => on(method, session::me),
         "logIn" => on(method, session::log_in),
         "logOut" => on(method, session::log_out),

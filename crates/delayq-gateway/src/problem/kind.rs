@@ -33,13 +33,14 @@ pub(crate) enum Kind {
     Busy,
     NoOperation,
     UnreadQuotas,
+    LeaseLost,
 }
 
 // === impl Kind ===
 
 impl Kind {
     /// In the order of codes.
-    pub(crate) const ALL: [Self; 28] = [
+    pub(crate) const ALL: [Self; 29] = [
         Self::Malformed,
         Self::NoToken,
         Self::OtherOrigin,
@@ -68,6 +69,7 @@ impl Kind {
         Self::Busy,
         Self::NoOperation,
         Self::UnreadQuotas,
+        Self::LeaseLost,
     ];
 
     const fn row(self) -> (&'static str, u16, &'static str) {
@@ -100,6 +102,7 @@ impl Kind {
             Self::Busy => ("DQ-G126", 429, "two operations are under way"),
             Self::NoOperation => ("DQ-G127", 404, "no such operation"),
             Self::UnreadQuotas => ("DQ-G128", 503, "the quotas of the tenant cannot be read"),
+            Self::LeaseLost => ("DQ-G129", 410, "the lease is lost"),
         }
     }
 

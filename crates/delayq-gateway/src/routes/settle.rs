@@ -1,15 +1,20 @@
 //! Settling leased messages by the receipts of any gateway of the deployment.
 
-use super::answer::{Answer, ItemAnswer, acted};
+use super::answer::{Answer, ItemAnswer, acted, json};
 use crate::actions::{Acted, BURY};
 use crate::input::Ask;
 use crate::problem::{Kind, Problem};
 use crate::receipts::Signer;
+use axum::http::StatusCode;
+use axum::response::Response;
 use delayq::protocol::{Holder, Receipt, Release};
 use delayq::{Error, Settled};
 use delayq_service::config::HumanDuration;
 use delayq_service::json::settled as json_of;
 use serde::Deserialize;
+use serde::de::IntoDeserializer as _;
+use serde::de::value::Error as WordError;
+use std::str::FromStr;
 use std::time::Duration;
 
 #[derive(Deserialize)]
@@ -18,6 +23,16 @@ struct SettleItem {
     receipt: String,
     #[serde(rename = "do")]
     action: SettleVerb,
+    delay: Option<HumanDuration>,
+    keep_attempt: Option<bool>,
+    reason: Option<String>,
+    lease: Option<HumanDuration>,
+}
+
+/// Receipt and action are in the path.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settlement {
     delay: Option<HumanDuration>,
     keep_attempt: Option<bool>,
     reason: Option<String>,
@@ -61,18 +76,55 @@ pub(super) async fn settle(ask: Ask) -> Answer {
     }
     let answers = answers.into_iter().map(|answer| answer.expect("every item is faulty or settled"));
     let (response, _) = items.answer(answers);
-    Ok(match buried {
+    Ok(logged(response, buried))
+}
+
+pub(super) async fn one(ask: Ask) -> Answer {
+    let (receipt, action) = (ask.name("receipt")?, ask.name("do")?);
+    let scope = ask.scope.clone();
+    let signer = scope.signer().await?;
+    let mut sorted = Sorted::default();
+    sorted.add(0, &signer, ask.json_or_default::<Settlement>().await?.of(receipt, action))?;
+    let settled = sorted.settle(scope.holder()).await.into_iter().map(|(_, settled)| settled).next();
+    let settled = settled.expect("one message has one answer")?;
+    let response = json(StatusCode::OK, &answer(&settled)?);
+    let was_buried = matches!(settled, Settled::Buried);
+    Ok(logged(response, u64::from(was_buried)))
+}
+
+/// With the buried messages, for the log of actions.
+fn logged(response: Response, buried: u64) -> Response {
+    match buried {
         0 => response,
         messages => acted(response, Acted { action: Some(BURY), messages, with: None }),
-    })
+    }
 }
 
 fn answer(settled: &Settled) -> ItemAnswer {
     let value = json_of(settled);
     match settled {
-        Settled::LeaseLost => Err(Problem::outcome(Kind::Conflict, value)),
+        Settled::LeaseLost => Err(Problem::outcome(Kind::LeaseLost, value)),
         Settled::Failed(_) => Err(Problem::outcome(Kind::Fault, value)),
         _ => Ok(value),
+    }
+}
+
+// === impl Settlement ===
+
+impl Settlement {
+    fn of(self, receipt: String, action: SettleVerb) -> SettleItem {
+        let Self { delay, keep_attempt, reason, lease } = self;
+        SettleItem { receipt, action, delay, keep_attempt, reason, lease }
+    }
+}
+
+// === impl SettleVerb ===
+
+impl FromStr for SettleVerb {
+    type Err = WordError;
+
+    fn from_str(text: &str) -> Result<Self, WordError> {
+        Self::deserialize(text.into_deserializer())
     }
 }
 

@@ -415,6 +415,18 @@ pub(crate) static ROUTES: &[Route] = &[
         ..Route::new(Method::Post, "/v1/settle", "settle", "Settles leased messages by their receipts")
     },
     Route {
+        takes: Takes::MaybeJson("Settlement"),
+        answers: RouteAnswers::Json("Settled", &[200]),
+        refuses: &[408, 410, 413, 415, 422],
+        needs: Some(Right::Consume),
+        ..Route::new(
+            Method::Put,
+            "/v1/leases/{receipt}/{do}",
+            "settleLease",
+            "Settles one leased message; 410: its lease is lost",
+        )
+    },
+    Route {
         answers: RouteAnswers::Json("Me", &[200]),
         needs: None,
         ..Route::new(

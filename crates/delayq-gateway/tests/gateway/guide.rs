@@ -38,6 +38,7 @@ async fn every_command_of_the_guide_does_what_it_says() {
         r#"{"delayed":1,"intervals":["#,
         r#""outcomes":{"ready":2}"#,
         r#"[{"outcome":"delivered"}]"#,
+        r#""outcome":"extended""#,
         r#""moved":1"#,
         r#""cancelled":1"#,
         r#""rate":100.0"#,

@@ -1,10 +1,11 @@
 //! Reserving by long poll: no message is leased without a reader.
 
-use super::stage::{Stage, read_to_end, topic};
+use super::stage::{Answer, Stage, read_to_end, topic};
 use delayq::admin::Numbers;
 use delayq::{Message, Target};
 use delayq_tests::deadline::{LONG, SHORT, wait_until, within};
 use delayq_tests::process::Signal;
+use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -51,7 +52,7 @@ async fn a_waiting_reserve_gets_the_message_that_comes_and_any_gateway_settles_i
     assert_eq!(extended[0]["outcome"], "extended");
     assert_eq!(other.post("/v1/settle", &settle("ack")).await.with(200), json!([{ "outcome": "delivered" }]));
     let again = stage.gateway.post("/v1/settle", &settle("ack")).await.with(200);
-    assert_eq!((&again[0]["outcome"], &again[0]["code"]), (&json!("lost"), &json!("DQ-G110")));
+    assert_eq!((&again[0]["outcome"], &again[0]["code"]), (&json!("lost"), &json!("DQ-G129")));
     let audit = stage.deployment.admin.audit().run(|_| {}).await.unwrap();
     assert!(
         audit.findings.is_empty() && audit.drifts.is_empty(),
@@ -267,4 +268,45 @@ async fn what_is_settled_answers_each_and_no_forged_receipt_is_taken() {
     for n in 4..7 {
         assert_eq!(settled[n]["code"], "DQ-G114", "{settled}");
     }
+}
+
+#[tokio::test]
+async fn one_lease_is_settled_by_its_place_and_gone_once_it_was_taken_back() {
+    let stage = Stage::start("").await;
+    let lease = async |id: &str| {
+        stage.deployment.put([ready(id)]).await;
+        let taken = stage.gateway.post("/v1/reserve", &poll("60s")).await.with(200);
+        assert_eq!(taken["messages"][0]["id"], id);
+        format!("/v1/leases/{}", taken["messages"][0]["receipt"].as_str().unwrap())
+    };
+    let settled = async |path: &str, body: Value| stage.gateway.put(path, &body).await;
+    let place = lease("a").await;
+    assert_eq!(
+        settled(&format!("{place}/extend"), json!({ "lease": "5m" })).await.with(200)["outcome"],
+        "extended"
+    );
+    for (verb, body) in [
+        ("eat", json!({})),
+        ("ack", json!({ "delay": "1h" })),
+        ("release", json!({ "lease": "5m" })),
+        ("release", json!({ "later": true })),
+    ] {
+        assert_eq!(settled(&format!("{place}/{verb}"), body).await.with(422)["code"], "DQ-G114", "{verb}");
+    }
+    assert_eq!(settled("/v1/leases/AAA/ack", json!({})).await.with(422)["code"], "DQ-G114");
+    // The body may be missing.
+    let ack = stage.gateway.request(Method::PUT, &format!("{place}/ack"));
+    assert_eq!(Answer::of(ack).await.with(200), json!({ "outcome": "delivered" }));
+    let again = settled(&format!("{place}/ack"), json!({})).await.with(410);
+    assert_eq!((&again["outcome"], &again["code"]), (&json!("lost"), &json!("DQ-G129")));
+    let place = lease("b").await;
+    let later = settled(&format!("{place}/release"), json!({ "delay": "1h", "reason": "busy" })).await;
+    assert_eq!(later.with(200)["outcome"], "delayed");
+    let place = lease("c").await;
+    assert_eq!(
+        settled(&format!("{place}/bury"), json!({ "reason": "broken" })).await.with(200),
+        json!({ "outcome": "buried" })
+    );
+    let kept = numbers(&stage).await;
+    assert_eq!((kept.delayed, kept.dead, kept.leased), (1, 1, 0));
 }

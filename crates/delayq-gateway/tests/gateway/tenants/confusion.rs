@@ -50,6 +50,7 @@ const GROUPS: [&str; 8] = [
 ];
 const IDS: [&str; 6] =
     ["one", "two", "buried", "~one", "globex/one", "~0190a000-0000-7003-8000-000000000001"];
+const SETTLEMENTS: [&str; 4] = ["ack", "release", "bury", "extend"];
 const METHODS: [&str; 5] = ["get", "put", "post", "patch", "delete"];
 
 struct Operation {
@@ -147,6 +148,7 @@ fn encoded(text: &str) -> String {
 }
 
 fn path(rng: &mut Rng, operation: &Operation, loot: &Loot) -> String {
+    let receipts: Vec<&str> = loot.receipts.iter().filter_map(Value::as_str).collect();
     let mut path = operation.path.clone();
     for (name, from) in [
         ("{topic}", &TOPICS[..]),
@@ -154,6 +156,8 @@ fn path(rng: &mut Rng, operation: &Operation, loot: &Loot) -> String {
         ("{group}", &GROUPS),
         ("{tenant}", &["globex"]),
         ("{token}", &IDS),
+        ("{receipt}", &receipts),
+        ("{do}", &SETTLEMENTS),
         ("{operation}", &loot.operations.iter().map(String::as_str).collect::<Vec<_>>()),
     ] {
         path = path.replace(name, &encoded(pick(rng, from)));
@@ -215,7 +219,7 @@ fn body(rng: &mut Rng, operation: &Operation, loot: &Loot) -> Value {
         "setRate" => json!({ "rate": 1.5 }),
         "setPolicy" | "changePolicy" => json!({ "lease": "1s", "history": 100 }),
         "reserve" => json!({ "topics": [pick(rng, &TOPICS), pick(rng, &TOPICS)], "max": 500, "lease": "1h" }),
-        "settle" => json!([{ "receipt": receipt, "do": pick(rng, &["ack", "release", "bury", "extend"]) }]),
+        "settle" => json!([{ "receipt": receipt, "do": pick(rng, &SETTLEMENTS) }]),
         "setTenant" => json!({ "puts_per_second": 0 }),
         "addToken" => json!({ "name": "mine" }),
         "beginOperation" => json!({
