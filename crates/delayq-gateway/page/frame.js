@@ -25,7 +25,7 @@ export function frame({ screen, inner, me, failure, seen_ms, said, dismiss, log_
       </nav>
       <div class="who">
         ${me && !me.rights.includes('act') ? html`<span class="badge">${t('read_only')}</span>` : nothing}
-        ${me?.name ? html`<span class="faint">${t('logged_in_as', { name: me.name })}</span>` : nothing}
+        ${me?.name ? html`<span class="faint">${t(me.person ? 'logged_in_person' : 'logged_in_as', { name: me.name })}</span>` : nothing}
         <a href=${to({ ...here(), lang: other })} hreflang=${other} lang=${other}>${t('other_language')}</a>
         ${me?.session ? html`<button class="plain" @click=${log_out}>${t('log_out')}</button>` : nothing}
       </div>

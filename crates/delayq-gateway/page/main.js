@@ -6,21 +6,21 @@ import * as find from './find.js';
 import * as fleet from './fleet.js';
 import { frame } from './frame.js';
 import * as log from './log.js';
-import { asks, login } from './login.js';
+import { FIRST, asks, login, returned, ways } from './login.js';
 import * as message from './message.js';
 import * as operations from './operations.js';
 import * as overview from './overview.js';
 import * as topic from './topic.js';
 import { follow, here, rename } from './url.js';
 import { html, nothing, render } from './vendor/lit-html.js';
-import { language, t } from './words.js';
+import { language, refused, t } from './words.js';
 
 /** Pause between two looks; after a slow look longer, so that a reader takes a tenth of one connection's time at most. */
 const EVERY_MS = 3_000;
 const PAUSES = 10;
 
 /** `place` is where the reader is; `data` is of `shown`, which may still be the place before. */
-const state = { me: null, place: here(), shown: null, data: null, failure: null, seen_ms: null, said: null, refusal: null, looks: 0, timer: null, once_failed: null };
+const state = { me: null, place: here(), shown: null, data: null, failure: null, seen_ms: null, said: null, refusal: null, looks: 0, timer: null, login_failed: null, logins: null };
 
 const SCREENS = { find, fleet, destinations, operations, actions: log };
 
@@ -57,40 +57,50 @@ function show() {
 }
 
 function inner(current) {
-  const { shown, data, failure, refusal } = state;
-  if (refusal) return login({ failure: refusal, done: logged_in, show: asked });
+  const { shown, data, failure, refusal, logins } = state;
+  if (refusal) return login({ failure: refusal, logins, done: logged_in, show: asked });
   if (data === null) return html`<h1>${current.title(state.place)}</h1>${failure ? nothing : html`<p>${t('loading')}</p>`}`;
   return current.show(shown, data, page);
 }
 
 /** Shows the login; without a session no figure stays on the screen. */
-function asked(refusal) {
+async function asked(refusal) {
   Object.assign(state, { refusal, me: null, data: null, seen_ms: null, failure: null });
+  show();
+  state.logins ??= await ways();
   show();
 }
 
 function logged_in(me) {
-  Object.assign(state, { refusal: null, once_failed: null, me });
+  Object.assign(state, { refusal: null, login_failed: null, me });
   look();
 }
 
 async function log_out() {
-  await call('DELETE', '/v1/session').catch(() => null);
+  try {
+    await call('DELETE', '/v1/session');
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    return page.say(refused(error), 'bad');
+  }
   state.looks += 1;
   asked(new Refusal({ code: 'DQ-G121', reason: 'left' }));
 }
 
-/** The code of a one-time link becomes a session; it does not stay in the address bar. */
+/** The code of a one-time link becomes a session, and the way back from the provider leads to where the reader was: neither stays in the address bar. */
 async function begin() {
-  const { once, ...place } = here();
-  if (!once) return;
+  const { once, ...rest } = here();
+  const back = returned(rest);
+  if (!once && !back) return;
+  const place = back?.place ?? rest;
   rename(place);
-  state.place = place;
+  Object.assign(state, { place, login_failed: back?.failure ?? null });
+  if (!once) return;
   try {
     state.me = await post('/v1/session', { once });
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
-    state.once_failed = error;
+    state.login_failed = error;
   }
 }
 
@@ -107,7 +117,7 @@ async function look() {
   } catch (error) {
     if (at !== state.looks) return;
     if (!(error instanceof Refusal)) throw error;
-    if (asks(error)) return asked(state.once_failed ?? error);
+    if (asks(error)) return asked(state.login_failed ?? (error.code === FIRST.code ? FIRST : error));
     state.failure = error;
   }
   show();

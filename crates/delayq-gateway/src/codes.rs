@@ -44,6 +44,20 @@ delayq_service::codes! {
         exit: Exit::Config,
     };
 
+    /// The identity provider of people cannot be set up.
+    OIDC = Code {
+        id: "DQ-G006",
+        title: "the logins of people cannot be set up",
+        cause: "The secret of `[gateway.oidc] client_secret`, a file of `ca`, `cert` or `key`, or a group of \
+                `[gateway.oidc.groups]` cannot be used.",
+        tries: [
+            "Run `delayq config check`: it names the setting.",
+            "Check that the user of this process can read the files.",
+            "Remove `[gateway.oidc]`: people then log in with a token.",
+        ],
+        exit: Exit::Config,
+    };
+
     /// The password of an account cannot be read.
     ACCOUNTS = Code {
         id: "DQ-G004",

@@ -1,5 +1,6 @@
 //! `[gateway]`: the address of the gateway, access, and limits.
 
+use crate::oidc::OidcConfig;
 use delayq::Topic;
 use delayq_service::config::{ByteSize, Faults, HostPort, HumanDuration, PemFiles, Secret, Section, TlsOff};
 use std::collections::BTreeMap;
@@ -47,6 +48,10 @@ delayq_service::section! {
         /// Admin endpoints of processes that etcd does not name: forwarders, compensators, and timers without etcd. The page and
         /// `/v1/processes` show what these export. Default: none.
         pub processes: Vec<HostPort> = Vec::new(),
+        /// The identity provider of people; unset: the page asks for a token. Needs `tokens`, which programs use, and people while
+        /// the provider is away.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub oidc: Option<OidcConfig> = None,
         /// JSON pointers to the values of a payload that everybody with the right `read` sees, by topic. Default: none, so only
         /// size and type are shown.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -78,6 +83,13 @@ impl Section for GatewayConfig {
         if !self.is_local() && self.files.cert.is_none() && !self.cleartext {
             let why = "other hosts reach this address: set `cert` and `key`, or `cleartext = true` where a proxy ends TLS";
             at.contradiction(&["listen", "cert"], why);
+        }
+        if let Some(oidc) = &self.oidc {
+            at.section("oidc", oidc);
+            if self.tokens.is_none() {
+                let why = "people need tokens beside them: set `tokens`, which programs use, and people while the provider is away";
+                at.contradiction(&["oidc", "tokens"], why);
+            }
         }
         self.files.validate(self.tls_off(), at);
         at.secret("receipt_key", self.receipt_key.as_ref());

@@ -6,6 +6,7 @@ use crate::codes::{BIND, RECEIPT_KEY};
 use crate::config::GatewayConfig;
 use crate::dispatch::{Dispatcher, GivingBack, ReserveTask};
 use crate::metrics::GatewayMetrics;
+use crate::oidc::Oidc;
 use crate::quotas::TenantQuotas;
 use crate::receipts::Receipts;
 use crate::server::Server;
@@ -32,6 +33,7 @@ pub(crate) struct Common {
     config: GatewayConfig,
     key: Option<Arc<[u8]>>,
     tokens: Tokens,
+    oidc: Option<Oidc>,
     tls: Option<Tls>,
     quotas: TenantQuotas,
     actions: Actions,
@@ -57,6 +59,7 @@ impl Common {
         Ok(Self {
             key: key(&config)?,
             tokens: Tokens::read(config.tokens.as_deref(), tenants.clone())?,
+            oidc: config.oidc.as_ref().map(Oidc::new).transpose()?,
             tls: Tls::read(&config)?,
             quotas: TenantQuotas::new(tenants, metrics.clone(), &config),
             actions,
@@ -80,6 +83,7 @@ impl Common {
         let giving_back = GivingBack { holder: holder.clone(), lost, metrics: self.metrics.clone() };
         let settings = AppSettings {
             tokens: self.tokens.clone(),
+            oidc: self.oidc.clone(),
             quotas: self.quotas.clone(),
             actions: self.actions.clone(),
             metrics: self.metrics.clone(),

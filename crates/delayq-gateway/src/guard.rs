@@ -185,7 +185,7 @@ async fn authorised(app: &App, route: &Route, headers: &HeaderMap) -> Result<Cal
         caller.must(right, route.name)?;
     }
     if route.is_whole && caller.tenant.is_some() {
-        let why = format!("{} is about the whole deployment; the token is limited to a tenant", route.name);
+        let why = format!("{} is about the whole deployment; the caller is limited to a tenant", route.name);
         return Err(Problem::new(Kind::OfTenant, why).fate(Fate::NotApplied));
     }
     Ok(caller)

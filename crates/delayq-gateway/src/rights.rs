@@ -66,6 +66,10 @@ impl Rights {
         self.0 & right.bit() != 0
     }
 
+    pub(crate) const fn with(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
     pub(crate) fn words(self) -> Vec<&'static str> {
         Right::ALL.into_iter().filter(|right| self.has(*right)).map(Right::word).collect()
     }

@@ -8,6 +8,7 @@ mod groups;
 mod horizon;
 mod lines;
 mod listing;
+mod login;
 mod message;
 mod operations;
 mod policy;
@@ -43,6 +44,7 @@ pub(crate) fn router(app: &App, looks: Looks, processes: Processes) -> Router {
     }
     router
         .merge(page::router())
+        .merge(login::router())
         .method_not_allowed_fallback(guard::other_method)
         .fallback(guard::nowhere)
         .layer(Extension(looks))
@@ -100,6 +102,8 @@ fn endpoint(route: &Route) -> MethodRouter<App> {
         "getMe" => on(method, session::me),
         "logIn" => on(method, session::log_in),
         "logOut" => on(method, session::log_out),
+        "listLogins" => on(method, login::ways),
+        "beginLogin" => on(method, login::begin),
         "getStatus" => on(method, status::status),
         "listShards" => on(method, status::shards),
         "listTimers" => on(method, status::list_timers),

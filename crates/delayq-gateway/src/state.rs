@@ -7,6 +7,7 @@ pub(crate) use scope::{Paged, Room, Scope};
 use crate::actions::Actions;
 use crate::dispatch::Dispatcher;
 use crate::metrics::GatewayMetrics;
+use crate::oidc::Oidc;
 use crate::operations::Running;
 use crate::quotas::TenantQuotas;
 use crate::receipts::Receipts;
@@ -28,6 +29,8 @@ pub(crate) struct App(Arc<AppParts>);
 pub(crate) struct AppParts {
     pub(crate) tokens: Tokens,
     pub(crate) sessions: Sessions,
+    /// `None`: people log in with a token.
+    pub(crate) oidc: Option<Oidc>,
     quotas: TenantQuotas,
     pub(crate) actions: Actions,
     pub(crate) operations: Running,
@@ -44,6 +47,7 @@ pub(crate) struct AppParts {
 
 pub(crate) struct AppSettings {
     pub(crate) tokens: Tokens,
+    pub(crate) oidc: Option<Oidc>,
     pub(crate) quotas: TenantQuotas,
     pub(crate) actions: Actions,
     pub(crate) metrics: GatewayMetrics,
@@ -67,14 +71,29 @@ pub(crate) struct Unscoped {
 
 impl App {
     pub(crate) fn new(settings: AppSettings, unscoped: Unscoped) -> Self {
-        let AppSettings { tokens, quotas, actions, metrics, room, body_timeout, lease, is_local, shown } =
-            settings;
-        let sessions = Sessions::new(tokens.clone(), unscoped.receipts.clone());
+        let AppSettings {
+            tokens,
+            oidc,
+            quotas,
+            actions,
+            metrics,
+            room,
+            body_timeout,
+            lease,
+            is_local,
+            shown,
+        } = settings;
+        let sessions = Sessions::new(
+            tokens.clone(),
+            unscoped.admin.clone(),
+            oidc.as_ref().map(|oidc| oidc.groups().clone()),
+        );
         let operations = Running::new(unscoped.admin.clone(), metrics.clone());
         let stopping = AtomicBool::new(false);
         Self(Arc::new(AppParts {
             tokens,
             sessions,
+            oidc,
             quotas,
             actions,
             operations,

@@ -99,6 +99,9 @@ const OF_WHO_ASKS: [&str; 1] = ["pubsub|shardnumsub"];
 /// The command to page through the log of actions, the newest first, outside of scripts.
 const OF_THE_LOG: [&str; 1] = ["xrevrange"];
 
+/// The commands to keep sessions of people, outside of scripts.
+const OF_SESSIONS: [&str; 3] = ["getex", "set", "unlink"];
+
 /// The commands that scripts with the flag `no-writes` may run; the source also includes functions with other commands.
 const READS: [&str; 18] = [
     "TIME",
@@ -161,8 +164,9 @@ impl Role {
         let sweeper: &[&str] = if self.sweeps() { &OF_A_SWEEPER } else { &[] };
         let asks: &[&str] = if self.asks_who_listens() { &OF_WHO_ASKS } else { &[] };
         let log: &[&str] = if self.reads_the_log() { &OF_THE_LOG } else { &[] };
-        commands
-            .extend(listener.iter().chain(sweeper).chain(asks).chain(log).map(|&command| command.to_owned()));
+        let sessions: &[&str] = if self.keeps_sessions() { &OF_SESSIONS } else { &[] };
+        let outside = listener.iter().chain(sweeper).chain(asks).chain(log).chain(sessions);
+        commands.extend(outside.map(|&command| command.to_owned()));
         commands
     }
 
@@ -197,6 +201,10 @@ impl Role {
     }
 
     pub(crate) const fn reads_the_log(self) -> bool {
+        matches!(self, Self::Gateway | Self::Admin)
+    }
+
+    pub(crate) const fn keeps_sessions(self) -> bool {
         matches!(self, Self::Gateway | Self::Admin)
     }
 

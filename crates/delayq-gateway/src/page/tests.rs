@@ -127,6 +127,18 @@ fn every_action_in_the_log_has_words() {
     }
 }
 
+#[test]
+fn every_reason_of_a_refused_login_has_a_sentence() {
+    let known = entries("en");
+    let reasons = include_str!("../oidc/refusal.rs");
+    let words: Vec<&str> =
+        reasons.split(" => \"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert!(words.len() > 15, "{words:?}");
+    for reason in words {
+        assert!(known.contains_key(format!("refused_{reason}").as_str()), "texts.js lacks refused_{reason}");
+    }
+}
+
 /// Without the expressions inside.
 fn markup(code: &str) -> String {
     let (mut depth, mut inside, mut markup) = (Vec::new(), false, String::new());

@@ -34,13 +34,17 @@ pub(crate) enum Kind {
     NoOperation,
     UnreadQuotas,
     LeaseLost,
+    NoProvider,
+    BadLogin,
+    NoGroup,
+    LostLogin,
 }
 
 // === impl Kind ===
 
 impl Kind {
     /// In the order of codes.
-    pub(crate) const ALL: [Self; 29] = [
+    pub(crate) const ALL: [Self; 33] = [
         Self::Malformed,
         Self::NoToken,
         Self::OtherOrigin,
@@ -70,6 +74,10 @@ impl Kind {
         Self::NoOperation,
         Self::UnreadQuotas,
         Self::LeaseLost,
+        Self::NoProvider,
+        Self::BadLogin,
+        Self::NoGroup,
+        Self::LostLogin,
     ];
 
     const fn row(self) -> (&'static str, u16, &'static str) {
@@ -103,6 +111,10 @@ impl Kind {
             Self::NoOperation => ("DQ-G127", 404, "no such operation"),
             Self::UnreadQuotas => ("DQ-G128", 503, "the quotas of the tenant cannot be read"),
             Self::LeaseLost => ("DQ-G129", 410, "the lease is lost"),
+            Self::NoProvider => ("DQ-G130", 503, "the identity provider cannot be used"),
+            Self::BadLogin => ("DQ-G131", 401, "the identity provider's answer cannot be believed"),
+            Self::NoGroup => ("DQ-G132", 403, "the person has no rights here"),
+            Self::LostLogin => ("DQ-G133", 401, "the login did not end"),
         }
     }
 
@@ -120,7 +132,15 @@ impl Kind {
 
     /// True if the same request may succeed soon.
     pub(crate) const fn is_passing(self) -> bool {
-        matches!(self, Self::RedisAway | Self::Full | Self::Draining | Self::Busy | Self::UnreadQuotas)
+        matches!(
+            self,
+            Self::RedisAway
+                | Self::Full
+                | Self::Draining
+                | Self::Busy
+                | Self::UnreadQuotas
+                | Self::NoProvider
+        )
     }
 }
 

@@ -44,20 +44,22 @@ pub(super) async fn log_in(State(app): State<App>, ask: Ask) -> Answer {
     Ok(with_cookie(json(StatusCode::OK, &shown(&app, &caller)), &cookie))
 }
 
-pub(super) async fn log_out(ask: Ask) -> Answer {
+pub(super) async fn log_out(State(app): State<App>, ask: Ask) -> Answer {
     origin::check(&ask.headers, false)?;
+    app.sessions.end(&ask.headers).await?;
     Ok(with_cookie(nothing(), &end_cookie(&ask.headers)))
 }
 
-fn with_cookie(mut response: Response, cookie: &str) -> Response {
+pub(super) fn with_cookie(mut response: Response, cookie: &str) -> Response {
     let cookie = HeaderValue::from_str(cookie).expect("a cookie is made of printable characters");
-    response.headers_mut().insert(header::SET_COOKIE, cookie);
+    response.headers_mut().append(header::SET_COOKIE, cookie);
     response
 }
 
 fn shown(app: &App, caller: &Caller) -> Value {
     let mut value = value!({
         "name": caller.name, "rights": caller.rights.words(), "session": caller.ends.is_some(),
+        "person": caller.is_person,
         "tenant": caller.tenant.as_ref().map(Tenant::name),
         "namespace": app.unscoped().admin.client().namespace().as_str(), "version": env!("CARGO_PKG_VERSION"),
     });

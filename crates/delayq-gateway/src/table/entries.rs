@@ -452,7 +452,29 @@ pub(crate) static ROUTES: &[Route] = &[
     Route {
         is_public: true,
         needs: None,
-        ..Route::new(Method::Delete, "/v1/session", "logOut", "Ends the session: removes its cookie")
+        ..Route::new(
+            Method::Delete,
+            "/v1/session",
+            "logOut",
+            "Ends the session in every browser that has its cookie, and removes the cookie",
+        )
+    },
+    Route {
+        answers: RouteAnswers::Json("Logins", &[200]),
+        is_public: true,
+        ..Route::new(Method::Get, "/v1/session", "listLogins", "Returns how people log in to the page")
+    },
+    Route {
+        answers: RouteAnswers::Json("Login", &[200]),
+        refuses: &[401, 409],
+        is_public: true,
+        needs: None,
+        ..Route::new(
+            Method::Post,
+            "/v1/session/oidc",
+            "beginLogin",
+            "Begins a login through the identity provider: answers where the browser goes, and a cookie for the way back",
+        )
     },
     Route {
         is_whole: true,

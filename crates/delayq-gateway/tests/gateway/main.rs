@@ -12,6 +12,7 @@ mod looks;
 mod openapi;
 mod operations;
 mod page;
+mod people;
 mod process;
 mod puts;
 mod reserves;

@@ -24,7 +24,7 @@ async fn guarded() -> (Stage, Folder) {
 fn right(operation: &str) -> Option<&'static str> {
     let starts = |words: &[&str]| words.iter().any(|word| operation.starts_with(word));
     match operation {
-        "getMe" | "logIn" | "logOut" | "getDocument" => None,
+        "getMe" | "logIn" | "logOut" | "listLogins" | "beginLogin" | "getDocument" => None,
         "reserve" | "settle" | "settleLease" => Some("consume"),
         "getPayload" => Some("payload"),
         "listActions" => Some("audit"),

@@ -92,9 +92,10 @@ impl<S: Borrow<SharedRedis>> Stage<S> {
 impl Running {
     pub(crate) async fn start(folder: &Folder, sections: &str, settings: &str) -> Self {
         delayq_service::install_tls();
-        let text = format!(
-            "{sections}[admin]\nlisten = \"127.0.0.1:0\"\n[gateway]\nlisten = \"127.0.0.1:0\"\n{settings}"
-        );
+        let mut own = settings.lines().take_while(|line| !line.starts_with('['));
+        let has_address = own.any(|line| line.starts_with("listen = "));
+        let listen = if has_address { "" } else { "listen = \"127.0.0.1:0\"\n" };
+        let text = format!("{sections}[admin]\nlisten = \"127.0.0.1:0\"\n[gateway]\n{listen}{settings}");
         let config = folder.join("gateway.toml");
         std::fs::write(&config, text).unwrap();
         let mut command = Command::new(PROGRAM);

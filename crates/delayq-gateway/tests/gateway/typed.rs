@@ -14,7 +14,7 @@ fn requests(stage: &Stage) -> Vec<(String, Value, impl Fn(&str) -> RequestBuilde
     let mut requests = Vec::new();
     for (path, operations) in document["paths"].as_object().unwrap() {
         for (method, operation) in operations.as_object().unwrap() {
-            let path = path.replace(['{', '}'], "");
+            let path = path.replace("{do}", "ack").replace(['{', '}'], "");
             let name = format!("{method} {path}");
             let method: Method = method.to_uppercase().parse().unwrap();
             let request = move |query: &str| stage.gateway.request(method.clone(), &format!("{path}{query}"));

@@ -1,8 +1,9 @@
 //! State shared by the gateways of a deployment, in shard 0: notes, which are names and texts, the counts of windows, a key,
-//! tenants, beats, and the log of actions.
+//! tenants, beats, sessions, and the log of actions.
 
 mod actions;
 mod beats;
+mod sessions;
 mod signing;
 mod tenants;
 

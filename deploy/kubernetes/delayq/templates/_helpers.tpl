@@ -126,6 +126,10 @@ delayq.toml: |
 - name: DELAYQ__GATEWAY__INSECURE
   value: "true"
 {{- end }}
+{{- if .oidcSecret.name }}
+- name: DELAYQ__GATEWAY__OIDC__CLIENT_SECRET__FILE
+  value: /run/secrets/delayq/gateway-oidc/{{ .oidcSecret.key }}
+{{- end }}
 {{- if .tlsSecret.name }}
 - name: DELAYQ__GATEWAY__CERT
   value: /run/secrets/delayq/gateway-tls/tls.crt

@@ -1,10 +1,13 @@
 //! The page in Chromium alone, and in the journeys of `tests/page/journeys.mjs` (`make test-page`).
 
+use crate::people::provider::Provider;
+use crate::people::settings_at;
 use crate::stage::{Stage, topic};
 use delayq::{Message, UnixMillis};
 use delayq_gateway::token_line;
 use delayq_tests::deadline::{LONG, within};
 use delayq_tests::folder::Folder;
+use delayq_tests::ports::free_port;
 use delayq_tests::remark::skipped;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -104,11 +107,16 @@ async fn every_journey_of_a_reader_ends_well() {
     let (_timer, timer) = stage.timer_with_endpoint().await;
     let main =
         stage.another_with(&format!("{settings}processes = [\"{timer}\", \"127.0.0.1:9\"]\n{ALONE}")).await;
+    let (provider, host) = (Provider::start().await, format!("127.0.0.1:{}", free_port()));
+    let secrets = Folder::new("people");
+    let of_people = settings_at(&host, &secrets, &provider.issuer, "");
+    let people = stage.another_with(&format!("listen = \"{host}\"\n{of_people}{ALONE}")).await;
     let journeys = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page/journeys.mjs");
     let mut command = Command::new("node");
     command.arg(journeys).current_dir(folder.path()).env("TOOLS", tools).env("CHROMIUM", chromium);
     command.env("GATEWAY", format!("http://{}", main.address));
     command.env("OTHER", format!("http://{}", stage.gateway.address));
+    command.env("PEOPLE", format!("http://{}", people.address));
     command.env("TOKENS", &file).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
     let mut walking = command.spawn().unwrap();
     let (mut asks, said) = (walking.stdin.take().unwrap(), walking.stdout.take().unwrap());

@@ -280,6 +280,11 @@ const CALLS: &[Call] = &[
     call!("GatewaysAdmin::forget_beats", scene, async {
         scene.admin.gateways().forget_beats(&["a".to_owned()]).await
     }),
+    call!("GatewaysAdmin::new_session", scene, async {
+        scene.admin.gateways().new_session("a", "text", HOUR).await
+    }),
+    call!("GatewaysAdmin::session", scene, scene.admin.gateways().session("a", HOUR)),
+    call!("GatewaysAdmin::end_session", scene, scene.admin.gateways().end_session("a")),
     call!("GatewaysAdmin::record_action", scene, scene.admin.gateways().record_action("text", 10)),
     call!("GatewaysAdmin::actions", scene, scene.admin.gateways().actions(None, 10)),
     call!("Admin::workers", scene, scene.admin.workers(std::slice::from_ref(&scene.topic))),
