@@ -14,4 +14,5 @@ export type { Backoff } from "./protocol.js";
 export type { RedisNode } from "./several.js";
 export type { Stored } from "./stored.js";
 export type { Numbers, PausedGroup, Range, Topic } from "./topic.js";
+export { between, jitterMs } from "./windows.js";
 export { Bury, Worker, type Handler, type WorkerOptions } from "./worker.js";

@@ -13,10 +13,11 @@ from .outcome import Incomplete, Outcome
 from .policy import Policy
 from .protocol import State, Word
 from .topic import AsyncTopic, Numbers, Topic
+from .windows import between, jitter
 from .worker import AsyncWorker, Worker
 
 __all__ = ["AsyncClient", "AsyncConsumer", "AsyncDelivery", "AsyncGroup", "AsyncTopic", "AsyncWorker", "Backoff", "Bury"]
 __all__ += ["Client", "ClientClosed", "Consumer", "Delivery", "Group", "GroupCancel", "GroupShift", "Incomplete"]
 __all__ += ["InvalidArgument", "Message", "Node", "Numbers", "OtherLoop", "Outcome", "Policy", "Receipt", "ScriptError"]
 __all__ += ["State", "Stored", "Topic", "Unconfirmed", "Word", "Worker"]
-__all__ += ["connect", "connect_async"]
+__all__ += ["between", "connect", "connect_async", "jitter"]

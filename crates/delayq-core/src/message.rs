@@ -6,7 +6,9 @@ use crate::envelope::{Envelope, State};
 use crate::id::{Group, HEADER_NAME, MessageId, NameError, OwnId, Topic};
 use crate::record::RecordId;
 use crate::shard::ShardId;
-use crate::time::{OddTime, UnixMillis};
+use crate::time::{OddTime, UnixMillis, offset};
+#[cfg(feature = "jiff")]
+use crate::time::{OddWindow, Window};
 use sha2::{Digest, Sha256};
 use std::time::Duration;
 
@@ -376,6 +378,26 @@ impl Due {
             Self::At(due) => due.check("the due time"),
             Self::After(_) => Ok(()),
         }
+    }
+
+    /// Later by a delay from zero up to `longest`, which is the same for each repeat with this id.
+    pub fn jitter(self, id: &str, longest: Duration) -> Self {
+        let delay = offset(id, longest);
+        match self {
+            Self::At(due) => Self::At(due + delay),
+            Self::After(after) => Self::After(after.saturating_add(delay)),
+        }
+    }
+
+    /// The first time, from `earliest` on, at which the id's turn comes in a daily window such as
+    /// `09:00-10:00 Europe/Berlin`. A window whose end is before its start crosses midnight. Each id has its own offset
+    /// in the window, so many ids are spread evenly, and a repeat before that time returns the same time.
+    ///
+    /// # Errors
+    /// The text is not a window, the window is empty, or its zone is unknown.
+    #[cfg(feature = "jiff")]
+    pub fn between(window: &str, id: &str, earliest: UnixMillis) -> Result<Self, OddWindow> {
+        window.parse::<Window>()?.due(id, earliest).map(Self::At)
     }
 
     /// The script argument.

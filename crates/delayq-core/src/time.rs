@@ -2,6 +2,13 @@
 
 #[cfg(feature = "jiff")]
 mod jiff;
+mod spread;
+#[cfg(feature = "jiff")]
+mod window;
+
+pub use spread::offset;
+#[cfg(feature = "jiff")]
+pub use window::{OddWindow, Window};
 
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

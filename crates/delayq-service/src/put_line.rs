@@ -4,14 +4,15 @@
 //! {"topic":"orders","id":"order-17","group":"user-5","due":"+30m","payload":{"order":17}}
 //! ```
 //! `due` is any time that the command line takes, or milliseconds since the epoch as a number; without one the message is
-//! due at once. `payload` is a string, taken as its text, or any other JSON, taken as it is written; bytes come as
+//! due at once. `between` is a daily window, such as `09:00-10:00 Europe/Berlin`, and `jitter` a longest delay: either moves the
+//! due time by an offset that each id has to itself. `payload` is a string, taken as its text, or any other JSON, taken as it is written; bytes come as
 //! `payload_base64`. `headers` is an object, or an array of `[name, value]` where their order matters or a name comes twice.
 //! `replace` is true for a put that replaces; `again` then says how it meets a pending message: `later`, `sooner` or
 //! `within=<ms>`, and `keep`.
 //! A line of a backup also says what the message was when it was written: `state`, `attempt`, `delivery`, `reason`.
 
-use crate::config::{backoff, backoff_text};
-use crate::when::When;
+use crate::config::{HumanDuration, backoff, backoff_text};
+use crate::when::{Spreading, When};
 use base64::Engine as _;
 use delayq::admin::Listed;
 use delayq::protocol::{Again, Envelope, OddAgain};
@@ -33,6 +34,8 @@ struct PutLine<'l> {
     group: Option<String>,
     #[serde(borrow)]
     due: Option<&'l RawValue>,
+    between: Option<String>,
+    jitter: Option<String>,
     // A null is a payload.
     #[serde(borrow, default, deserialize_with = "present")]
     payload: Option<&'l RawValue>,
@@ -210,6 +213,8 @@ fn parse_by(clock: Clock, line: &[u8], topic: Option<&Topic>, past_ok: bool) -> 
     if let Some(raw) = line.due {
         message = message.due(due(clock, "due", raw, past_ok)?);
     }
+    message.due =
+        spread(line.between.as_deref(), line.jitter.as_deref())?.due(message.due, line.id.as_deref())?;
     if let Some(raw) = line.expires {
         match due(clock, "expires", raw, past_ok)? {
             Due::At(at) => message = message.expires(at),
@@ -295,6 +300,13 @@ pub fn payload_bytes(raw: &RawValue) -> Result<Vec<u8>, String> {
     })
 }
 
+fn spread(between: Option<&str>, jitter: Option<&str>) -> Result<Spreading, String> {
+    let between = between.map(|window| window.parse().map_err(|fault| format!("between: {fault}")));
+    let longest = |text: &str| text.parse().map(|span: HumanDuration| *span);
+    let jitter = jitter.map(|text| longest(text).map_err(|fault| format!("jitter: {fault}")));
+    Ok(Spreading { between: between.transpose()?, jitter: jitter.transpose()? })
+}
+
 fn due(clock: Clock, field: &str, raw: &RawValue, past_ok: bool) -> Result<Due, String> {
     let text = serde_json::from_str::<String>(raw.get()).unwrap_or_else(|_| raw.get().to_owned());
     let when = match clock {
@@ -367,6 +379,20 @@ mod tests {
     }
 
     #[test]
+    fn a_line_s_due_time_is_spread_by_its_id() {
+        let due = |fields: &str| {
+            let line = format!(r#"{{"topic":"t","due":1796094000000,{fields}}}"#);
+            parse(line.as_bytes(), None, false).unwrap().due
+        };
+        let window = r#""between":"09:00-10:00 Europe/Berlin""#;
+        let at = |ms| Due::At(UnixMillis::new(ms));
+        assert_eq!(due(&format!(r#"{window},"id":"order-17""#)), at(1_796_113_612_411));
+        assert_eq!(due(r#""jitter":"1h","id":"order-17""#), at(1_796_094_000_000 + 1_612_411));
+        let Due::At(random) = due(window) else { panic!("a window has times") };
+        assert!((1_796_112_000_000..1_796_115_600_000).contains(&random.get()), "{random}");
+    }
+
+    #[test]
     fn each_fault_of_a_line_is_named() {
         for (line, expected) in [
             (&b"{"[..], "not JSON: EOF while parsing an object"),
@@ -392,6 +418,17 @@ mod tests {
             (br#"{"topic":"t","due":1.5}"#, "due: \"1.5\" is not a time"),
             (br#"{"topic":"t","due":"NaN"}"#, "due: \"NaN\" is not a time"),
             (br#"{"topic":"t","due":"soon"}"#, "due: \"soon\" is not a time"),
+            (
+                br#"{"topic":"t","between":"09:00-09:00 UTC"}"#,
+                "between: the window \"09:00-09:00 UTC\" is empty",
+            ),
+            (
+                br#"{"topic":"t","between":"09:00-10:00 Mars/Base"}"#,
+                "between: unknown time zone \"Mars/Base\"",
+            ),
+            (br#"{"topic":"t","between":"9-10 UTC"}"#, "between: \"9-10 UTC\" is not a window"),
+            (br#"{"topic":"t","between":"09:00-10:00 UTC","jitter":"1m"}"#, "both set"),
+            (br#"{"topic":"t","jitter":"soon"}"#, "jitter: expected number at 0; expected a duration"),
             (br#"{"topic":"t","payload":1,"payload_base64":"AA=="}"#, "both"),
             (br#"{"topic":"t","payload":null,"payload_base64":"AA=="}"#, "both"),
             (br#"{"topic":"t","payload":"a\ud800b"}"#, "payload: unexpected end of hex escape"),

@@ -18,9 +18,11 @@ mod clock;
 mod here;
 mod number;
 mod print;
+mod spreading;
 
 pub use here::Here;
 pub use print::time;
+pub use spreading::Spreading;
 
 use crate::config::HumanDuration;
 use clock::WallClock;

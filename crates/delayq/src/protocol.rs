@@ -30,6 +30,8 @@ pub use delayq_core::record::RecordId;
 pub use delayq_core::script::{Script, Scripts, Swap, Verb};
 pub use delayq_core::shard::{ShardCountError, ShardId};
 pub use delayq_core::time::{OddTime, UnixMicros};
+#[cfg(feature = "jiff")]
+pub use delayq_core::time::{OddWindow, Window};
 pub use delayq_core::verbs::claim::{Claimed, is_worker};
 pub use delayq_core::verbs::finish::{FinishOutcome, FinishWhich};
 pub use delayq_core::verbs::forget::ForgottenTopics;

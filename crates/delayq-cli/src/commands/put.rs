@@ -6,9 +6,10 @@ use crate::deployment::Context;
 use crate::failure::{self, of_core, refused, usage};
 use crate::output::complain;
 use clap::{ArgGroup, Args, value_parser};
+use delayq::protocol::Window;
 use delayq::{Due, Message, MessageId, Put as Answer, PutError, PutOutcome, Topic};
 use delayq_service::config::HumanDuration;
-use delayq_service::when::When;
+use delayq_service::when::{Spreading, When};
 use delayq_service::{Fault, json, put_line};
 use sentence::sentence;
 use std::io::{IsTerminal as _, Read as _};
@@ -40,6 +41,12 @@ pub struct Put {
     /// How long until it is due, by Redis's clock: 90s, 2h30m
     #[arg(long = "in", value_name = "DURATION", conflicts_with_all = ["at", "from"], allow_hyphen_values = true)]
     after: Option<HumanDuration>,
+    /// Due in this daily window, not before --at or --in: '09:00-10:00 Europe/Berlin'. Each id has its own time in the window
+    #[arg(long, value_name = "WINDOW", conflicts_with_all = ["from", "jitter"])]
+    between: Option<Window>,
+    /// Due later by up to this long; each id has its own delay, the same for a repeated put
+    #[arg(long, value_name = "LONGEST", conflicts_with = "from")]
+    jitter: Option<HumanDuration>,
     /// Your own id, by which a repeated put is recognised
     #[arg(long, short = 'i', conflicts_with = "from")]
     id: Option<String>,
@@ -151,6 +158,8 @@ impl Put {
         if let Some(after) = self.after {
             message = message.after(*after);
         }
+        let spread = Spreading { between: self.between, jitter: self.jitter.map(|longest| *longest) };
+        message.due = spread.due(message.due, self.id.as_deref()).map_err(usage)?;
         if let Some(id) = self.id {
             message = message.with_id(id.parse().map_err(usage)?);
         }

@@ -31,6 +31,46 @@ async fn a_local_date_and_time_is_not_stored_for_today() {
 }
 
 #[tokio::test]
+async fn an_id_has_one_time_in_a_window_and_one_jitter_by_every_way_in() {
+    let redis = deployment().await;
+    let (midnight, window) = ("2047-06-01T00:00:00Z", "09:00-10:00 Europe/Berlin");
+    let line = format!(r#"{{"topic":"u","id":"order-17","due":"{midnight}","between":"{window}"}}"#);
+    let jitter = format!(r#"{{"topic":"v","id":"order-17","due":"{midnight}","jitter":"1h"}}"#);
+    let put = |topic: &'static str, how: &[&str]| {
+        let put = ["put", topic, "{}", "--id", "order-17", "--at", midnight];
+        delayq(&redis).args([&put[..], how].concat())
+    };
+    for (command, input) in [
+        (put("t", &["--between", window]), ""),
+        (put("s", &["--jitter", "1h"]), ""),
+        (delayq(&redis).args(["put", "--from", "-"]), line.as_str()),
+        (delayq(&redis).args(["put", "--from", "-"]), jitter.as_str()),
+    ] {
+        let finished = command.run(input.as_bytes(), SHORT).await;
+        assert_eq!(finished.code, Some(0), "{finished:?}");
+    }
+    for (topic, due) in [
+        ("t", "2047-06-01T07:26:52.411Z"),
+        ("u", "2047-06-01T07:26:52.411Z"),
+        ("s", "2047-06-01T00:26:52.411Z"),
+        ("v", "2047-06-01T00:26:52.411Z"),
+    ] {
+        let stored = done(&redis, &["get", topic, "order-17", "--json"]).await;
+        assert_eq!(serde_json::from_str::<Value>(&stored).unwrap()["due_at"], due, "{topic}");
+    }
+    for (how, why) in [
+        (&["--between", "09:00-10:00 Europe/Atlantis"][..], "unknown time zone \"Europe/Atlantis\""),
+        (&["--between", "09:00-09:00 UTC"], "is empty"),
+        (&["--between", "nine to ten"], "is not a window"),
+        (&["--between", window, "--jitter", "1h"], "cannot be used with"),
+        (&["--jitter", "long"], "long"),
+    ] {
+        let refused = put("t", how).run(b"", SHORT).await;
+        assert!(refused.code == Some(64) && refused.stderr.contains(why), "{how:?}: {refused:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_zone_that_does_not_exist_is_not_taken_for_utc() {
     let redis = deployment().await;
     let nowhere = |at: &str| delayq(&redis).env("TZ", "Europe/Atlantis").args(["put", "t", "{}", "--at", at]);
