@@ -15,7 +15,7 @@ use crate::config::{HumanDuration, backoff, backoff_text};
 use crate::when::{Spreading, When};
 use base64::Engine as _;
 use delayq::admin::Listed;
-use delayq::protocol::{Again, Envelope, OddAgain};
+use delayq::protocol::{Again, Envelope};
 use delayq::{Due, Message, MessageId, Topic, UnixMillis};
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -235,12 +235,18 @@ fn parse_by(clock: Clock, line: &[u8], topic: Option<&Topic>, past_ok: bool) -> 
     }
     message.replace = line.replace;
     if let Some(text) = line.again {
-        message.again = text.parse().map_err(|fault: OddAgain| format!("again: {fault}"))?;
-        if !message.replace {
-            return Err("again: needs replace".to_owned());
-        }
+        message.again = again(&text, message.replace).map_err(|why| format!("again: {why}"))?;
     }
     Ok(Parsed { message, dead: line.state.as_deref() == Some(DEAD) })
+}
+
+/// How a put meets a pending message, as written beside `replace`.
+///
+/// # Errors
+/// The words are no mode, or the put does not replace.
+pub fn again(text: &str, replace: bool) -> Result<Again, String> {
+    let again = text.parse::<Again>().map_err(|fault| fault.to_string())?;
+    if replace { Ok(again) } else { Err("needs replace".to_owned()) }
 }
 
 /// Headers in the order of an array, or by name.

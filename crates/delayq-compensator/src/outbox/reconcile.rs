@@ -7,6 +7,7 @@
 use super::keeper::OutboxKeeper;
 use super::row::{OutboxRow, RowKey};
 use crate::codes::OUTBOX;
+use delayq::protocol::{Again, DueRule};
 use delayq::spool::SpoolAction;
 use delayq::{Admin, Due, Message, MessageId, Producer, PutOutcome, Target, UnixMillis};
 use delayq_service::Fault;
@@ -53,11 +54,12 @@ type RowName = (String, String, Option<String>);
 /// The state of a message, by the rows so far.
 #[derive(Clone, Debug, PartialEq)]
 enum Net {
-    /// `past`: the time since the due time.
+    /// `past`: the time since the due time; `waited`: the time since the first put.
     Pending {
         key: RowKey,
         due: Due,
         past: Duration,
+        waited: Duration,
     },
     Cancelled,
     Unclear,
@@ -79,24 +81,70 @@ impl Ledger {
             ("put", Some(Net::Pending { past, .. })) if !row.replaces && *past > row.age => Net::Unclear,
             ("put", Some(Net::Pending { .. } | Net::Unclear)) if !row.replaces => return,
             ("put", Some(Net::Cancelled)) if !row.replaces => Net::Unclear,
-            ("put", _) => {
+            ("put", before) => {
                 let (due, past) = due.unwrap_or((Due::After(Duration::ZERO), row.age));
-                Net::Pending { key, due, past }
+                let new = Net::Pending { key, due, past, waited: row.age };
+                match before {
+                    Some(Net::Pending { past, .. }) if *past > row.age => new,
+                    Some(before) => before.put_again(new, row.again(), now),
+                    None => new,
+                }
             }
             ("cancel", _) => Net::Cancelled,
             // The row came too late.
             ("reschedule", Some(Net::Pending { past, .. })) if *past > row.age => return,
-            ("reschedule", Some(Net::Pending { key, due: before, .. })) => match (due, before) {
+            ("reschedule", Some(Net::Pending { key, due: before, waited, .. })) => match (due, before) {
                 (Some(_), Due::At(at)) if row.expected.is_some_and(|expected| time(expected) != *at) => {
                     return;
                 }
-                (Some((due, past)), _) => Net::Pending { key: *key, due, past },
+                (Some((due, past)), _) => Net::Pending { key: *key, due, past, waited: *waited },
                 (None, _) => return,
             },
             _ => return,
         };
         self.0.insert(name, net);
     }
+}
+
+// === impl Net ===
+
+impl Net {
+    /// The state after a put that replaces, as `lua/put.lua` treats a pending message.
+    fn put_again(&self, new: Self, again: Again, now: UnixMillis) -> Self {
+        let (
+            &Self::Pending { key: old_key, due: old_due, past: old_past, waited },
+            &Self::Pending { key, due, past, .. },
+        ) = (self, &new)
+        else {
+            return new;
+        };
+        if again.is_plain() {
+            return new;
+        }
+        let is_later = rest(due, past, now) > rest(old_due, old_past, now);
+        let (due, past) = match again.due {
+            DueRule::Later if !is_later => (old_due, old_past),
+            DueRule::Sooner if is_later => (old_due, old_past),
+            DueRule::Within(longest) if rest(due, past, now) > signed(longest) - signed(waited) => {
+                (Due::After(longest.saturating_sub(waited)), waited.saturating_sub(longest))
+            }
+            _ => (due, past),
+        };
+        Self::Pending { key: if again.keep { old_key } else { key }, due, past, waited }
+    }
+}
+
+/// Milliseconds until a due time, below 0 for one that is past.
+fn rest(due: Due, past: Duration, now: UnixMillis) -> i128 {
+    let ahead = match due {
+        Due::At(at) => at.since(now),
+        Due::After(delay) => delay,
+    };
+    signed(ahead) - signed(past)
+}
+
+fn signed(duration: Duration) -> i128 {
+    i128::try_from(duration.as_millis()).unwrap_or(i128::MAX)
 }
 
 /// The name of a row's message.
@@ -181,7 +229,8 @@ impl OutboxKeeper {
                 return None;
             };
             let mut message = Arc::unwrap_or_clone(message);
-            (message.due, message.replace) = (later(some.get(place)?.1, begun.elapsed()), false);
+            message.due = later(some.get(place)?.1, begun.elapsed());
+            (message.replace, message.again) = (false, Again::default());
             Some(message)
         };
         Ok(rows.into_iter().filter_map(message).collect())
@@ -236,10 +285,18 @@ mod tests {
             let (verb, rest) = word.split_at(1);
             let (due, expected) = rest.split_once('?').unwrap_or((rest, ""));
             let at = |ms: &str| ms.parse().ok().map(|ms| UNIX_EPOCH + Duration::from_millis(ms));
-            let verbs = [("p", "put"), ("P", "put"), ("c", "cancel"), ("r", "reschedule")];
+            let (verb, again) = match verb {
+                "p" | "P" => ("put", (verb == "P").then_some("")),
+                "L" => ("put", Some("later")),
+                "S" => ("put", Some("sooner")),
+                "K" => ("put", Some("later keep")),
+                "c" => ("cancel", None),
+                _ => ("reschedule", None),
+            };
             let row = OutboxRow {
-                verb: verbs.iter().find(|(short, _)| *short == verb).unwrap().1.to_owned(),
-                replaces: verb == "P",
+                verb: verb.to_owned(),
+                replaces: again.is_some(),
+                again: again.map(str::to_owned),
                 due: at(due),
                 expected: at(expected),
                 ..OutboxRow::default()
@@ -253,7 +310,7 @@ mod tests {
     fn the_rows_of_a_message_are_taken_together_in_their_order() {
         let pending = |seq, ms| {
             let due = Due::At(UnixMillis::new(ms));
-            Some(Net::Pending { key: (1, seq), due, past: Duration::ZERO })
+            Some(Net::Pending { key: (1, seq), due, past: Duration::ZERO, waited: Duration::ZERO })
         };
         for (rows, expected) in [
             ("p5", pending(1, 5)),
@@ -262,6 +319,12 @@ mod tests {
             ("p5 r7?6", pending(1, 5)),
             ("p5 p6", pending(1, 5)),
             ("p5 P6", pending(2, 6)),
+            ("p5 L6", pending(2, 6)),
+            ("p6 L5", pending(2, 6)),
+            ("p5 S6", pending(2, 5)),
+            ("p6 S5", pending(2, 5)),
+            ("p5 K6", pending(1, 6)),
+            ("p5 c L4", pending(3, 4)),
             ("p5 c", Some(Net::Cancelled)),
             ("p5 c p6", Some(Net::Unclear)),
             ("p5 c P6", pending(3, 6)),
@@ -319,11 +382,34 @@ mod tests {
                 ledger.add((1, seq), row, NOW);
             }
             let found = match ledger.0.into_values().next().unwrap() {
-                Net::Pending { key, due, past } => (key.1, Some((due, past.as_secs()))),
+                Net::Pending { key, due, past, .. } => (key.1, Some((due, past.as_secs()))),
                 Net::Unclear => (0, None),
                 Net::Cancelled => (-1, None),
             };
             assert_eq!(found, expected, "{rows:?}");
+        }
+    }
+
+    #[test]
+    fn a_debounced_message_is_due_at_most_its_longest_wait_after_the_first_put() {
+        let debounced = |age_s: u64| OutboxRow {
+            verb: "put".to_owned(),
+            delay_ms: Some(60_000),
+            replaces: true,
+            again: Some("within=100000".to_owned()),
+            age: Duration::from_secs(age_s),
+            ..OutboxRow::default()
+        };
+        for (ages, expected) in [([50, 40, 30], (30, 0)), ([95, 45, 10], (5, 0)), ([130, 80, 40], (0, 30))] {
+            let mut ledger = Ledger::default();
+            for (seq, age) in (1..).zip(ages) {
+                ledger.add((1, seq), &debounced(age), NOW);
+            }
+            let Some(Net::Pending { key, due, past, .. }) = ledger.0.into_values().next() else {
+                panic!("pending")
+            };
+            let expected = (Due::After(Duration::from_secs(expected.0)), Duration::from_secs(expected.1));
+            assert_eq!((key.1, (due, past)), (3, expected), "{ages:?}");
         }
     }
 

@@ -1,8 +1,9 @@
 //! A row of the outbox as a write.
 
-use delayq::protocol::{MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES, RecordId};
+use delayq::protocol::{Again, MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES, RecordId};
 use delayq::spool::SpoolRecord;
 use delayq::{Due, Fate, Group, Message, MessageId, Reschedule, Target, Topic, UnixMillis};
+use delayq_service::put_line::again;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -33,6 +34,8 @@ pub(crate) struct OutboxRow {
     pub(crate) expires: Option<SystemTime>,
     pub(crate) max_attempts: Option<i32>,
     pub(crate) replaces: bool,
+    /// The words of an [`Again`].
+    pub(crate) again: Option<String>,
     /// Time of waiting, by the database's clock.
     pub(crate) age: Duration,
     /// Why the row was not read completely.
@@ -55,6 +58,11 @@ impl OutboxRow {
             self.topic.as_bytes(),
             self.id.as_bytes(),
         ])
+    }
+
+    /// How a put meets a pending message; invalid words are refused by [`Self::record`].
+    pub(crate) fn again(&self) -> Again {
+        self.again.as_deref().and_then(|text| text.parse().ok()).unwrap_or_default()
     }
 
     /// The write. A delay counts from the insertion of the row.
@@ -90,6 +98,9 @@ impl OutboxRow {
                 let attempts = u16::try_from(self.max_attempts.unwrap_or(0));
                 message.max_attempts = attempts.map_err(|_| "max_attempts: expected 0 to 65535")?;
                 message.replace = self.replaces;
+                if let Some(text) = &self.again {
+                    message.again = again(text, self.replaces).map_err(|why| format!("again: {why}"))?;
+                }
                 Ok(SpoolRecord::put(&message, Fate::NotApplied, tried_at))
             }
             other => Err(format!("verb {other:?}: expected put, cancel or reschedule")),
@@ -140,6 +151,7 @@ mod tests {
     use super::*;
     use delayq::spool::{Resubmit, SpoolAction};
 
+    const MINUTE: Duration = Duration::from_secs(60);
     const NOW: UnixMillis = UnixMillis::new(1_800_000_000_000);
 
     fn row(verb: &str) -> OutboxRow {
@@ -165,13 +177,17 @@ mod tests {
             expires: Some(at(9, 0)),
             max_attempts: Some(3),
             replaces: true,
+            again: Some("within=60000 keep".to_owned()),
             ..row("put")
         };
         let SpoolAction::Put(message) = full.record(NOW).unwrap().action else { panic!("a put") };
         let expected = Message::new(Topic::new("orders").unwrap(), [0, 255]).at(UnixMillis::new(6));
         let expected =
             expected.id("order-17").unwrap().group("user-5").unwrap().header("b", "1").header("a", "2");
-        assert_eq!(*message, expected.expires(UnixMillis::new(9)).max_attempts(3).replace());
+        assert_eq!(
+            *message,
+            expected.expires(UnixMillis::new(9)).max_attempts(3).debounce(MINUTE).keep_content()
+        );
         let none = OutboxRow { headers: Some("null".to_owned()), ..row("put") };
         let SpoolAction::Put(message) = none.record(NOW).unwrap().action else { panic!("a put") };
         assert_eq!(message.headers, []);
@@ -214,6 +230,11 @@ mod tests {
             (OutboxRow { headers: Some(r#""hidden""#.to_owned()), ..put() }, "headers: expected an object"),
             (OutboxRow { fault: Some("payload: 9".to_owned()), ..put() }, "payload: 9"),
             (OutboxRow { max_attempts: Some(70_000), ..put() }, "max_attempts"),
+            (OutboxRow { again: Some("later".to_owned()), ..put() }, "again: needs replace"),
+            (
+                OutboxRow { again: Some("soon".to_owned()), replaces: true, ..put() },
+                "again: \"soon\" is not a mode",
+            ),
         ] {
             let shown = format!("{row:?}");
             let why = row.record(NOW).unwrap_err();

@@ -7,6 +7,7 @@ use delayq::admin::{Policy, Repeats};
 use delayq::protocol::{Holder, ReserveRequest, ShardId};
 use delayq::{Message, Settled, State};
 use delayq_service::config::Secret;
+use delayq_service::host_now;
 use delayq_tests::deadline::{LONG, wait_until};
 use futures_util::future::join_all;
 
@@ -19,6 +20,44 @@ const BACKLOG: &str = "
 /// Inserted by a handler before its ack.
 const NEXT: &str = "INSERT INTO delayq_outbox (topic, id, delay_ms, payload, replaces)
     VALUES ('orders', 'daily', 86400000, 'x', TRUE)";
+
+/// Puts again in each mode: `a` keeps its due time and content, `b` takes the later time and the new content, `c` is debounced
+/// with a longest wait that is shorter than its delay. The mode of `d` does not exist.
+const AGAIN: &str = "
+    INSERT INTO delayq_outbox (topic, id, delay_ms, payload) VALUES
+        ('orders', 'a', 80000000, 'x'), ('orders', 'b', 80000000, 'x'), ('orders', 'c', 80000000, 'x');
+    INSERT INTO delayq_outbox (topic, id, delay_ms, payload, replaces, again) VALUES
+        ('orders', 'a', 160000000, 'y', TRUE, 'sooner keep'), ('orders', 'b', 160000000, 'y', TRUE, 'later'),
+        ('orders', 'c', 160000000, 'y', TRUE, 'within=120000000'), ('orders', 'd', 160000000, 'y', TRUE, 'soon')";
+
+async fn are_put_again(readers: &Readers) {
+    let reader = readers.read();
+    readers.is_all_settled().await;
+    assert_eq!(readers.keeper().books().await.unwrap().rejected, 1, "the mode that does not exist");
+    let now = host_now().get();
+    for (id, delay_ms, payload) in [("a", 80_000_000, "x"), ("b", 160_000_000, "y"), ("c", 120_000_000, "y")]
+    {
+        let kept = readers.stored(id, None).await.unwrap();
+        let ahead = kept.due.get() - now;
+        assert!((delay_ms - 600_000..=delay_ms).contains(&ahead), "{id} is due in {ahead} ms");
+        assert_eq!(kept.payload, payload.as_bytes(), "{id}");
+    }
+    reader.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_put_again_meets_the_pending_message_as_its_mode_says() {
+    let stand = Stand::start().await;
+    stand.database().await.batch_execute(AGAIN).await.unwrap();
+    are_put_again(&stand).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_mariadb_a_put_again_meets_the_pending_message_as_its_mode_says() {
+    let stand = MariaDb::start().await;
+    stand.database().await.run(AGAIN).await;
+    are_put_again(&stand).await;
+}
 
 async fn is_put_in_the_end(readers: &Readers, id: &str) {
     readers.is_all_settled().await;

@@ -16,13 +16,14 @@ use serde_json::value::RawValue;
 const KEY: &str = "idempotency-key";
 const TRIED: &str = "delayq-tried";
 /// Headers that describe a message whose payload is the body.
-const DESCRIBING: [&str; 6] = [
+const DESCRIBING: [&str; 7] = [
     "delayq-due",
     "delayq-group",
     "delayq-expires",
     "delayq-max-attempts",
     "delayq-backoff",
     "delayq-replace",
+    "delayq-again",
 ];
 
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -157,6 +158,10 @@ fn describe(ask: &Ask, topic: Topic, past_ok: bool) -> Result<Message, Problem> 
         None | Some("false") => {}
         Some("true") => message = message.replace(),
         Some(_) => return Err(Problem::invalid("delayq-replace", "must be true or false")),
+    }
+    if let Some(text) = ask.header("delayq-again")? {
+        let again = put_line::again(text, message.replace);
+        message.again = again.map_err(|why| Problem::invalid("delayq-again", why))?;
     }
     if let Some(kind) = ask.header("content-type")? {
         message = message.header("content-type", kind);

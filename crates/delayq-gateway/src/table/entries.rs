@@ -11,6 +11,7 @@ const MESSAGE: &[&str] = &[
     "delayq-max-attempts",
     "delayq-backoff",
     "delayq-replace",
+    "delayq-again",
     "delayq-tried",
 ];
 const MESSAGE_AND_KEY: &[&str] = &[
@@ -20,6 +21,7 @@ const MESSAGE_AND_KEY: &[&str] = &[
     "delayq-max-attempts",
     "delayq-backoff",
     "delayq-replace",
+    "delayq-again",
     "delayq-tried",
     "idempotency-key",
 ];

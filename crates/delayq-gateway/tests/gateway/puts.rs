@@ -67,6 +67,11 @@ async fn any_other_body_is_the_payload_and_headers_describe_the_message() {
     assert_eq!(envelope.due, UnixMillis::new(4_070_908_800_000));
     let headers = [("content-type", "image/png"), ("trace", "4b")].map(|(n, v)| (n.to_owned(), v.to_owned()));
     assert_eq!(envelope.headers, headers);
+    let later = stage.gateway.request(Method::PUT, "/v1/topics/a%2Fb/messages/x%2Fy?group=g");
+    let later = later.header("content-type", "image/png").header("delayq-due", "2098-01-01T00:00:00Z");
+    let again = later.header("delayq-replace", "true").header("delayq-again", "later keep");
+    let again = Answer::of(again.body("new")).await.with(200);
+    assert_eq!((&again["outcome"], &again["due_ms"]), (&json!("again"), &json!(4_070_908_800_000_u64)));
     let payload = stage.gateway.get("/v1/topics/a%2Fb/messages/x%2Fy/payload?group=g").await;
     assert_eq!((payload.status, payload.header("content-type")), (200, "image/png"));
     assert_eq!(
@@ -86,6 +91,7 @@ async fn what_nobody_reads_is_refused_by_name() {
         ("", Some(("if-match", "\"x\"")), "{}", 400, "if-match"),
         ("", Some(("idempotency-key", "x")), "{}", 400, "idempotency-key"),
         ("", Some(("delayq-due", "+1h")), "{}", 422, "delayq-due"),
+        ("", Some(("delayq-again", "later")), "{}", 422, "delayq-again"),
         ("", Some(("delayq-deadline", "61s")), "{}", 422, "delayq-deadline"),
         ("", None, r#"{"dew":"+1h"}"#, 422, "dew"),
         ("", None, r#"{"id":"b"}"#, 422, "id"),

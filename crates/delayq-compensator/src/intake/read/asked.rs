@@ -5,6 +5,7 @@ use crate::intake::record::BrokerRecord;
 use delayq::spool::{SpoolAction, SpoolRecord};
 use delayq::{Due, Fate, Group, Message, MessageId, Reschedule, Shift, Target, Topic, UnixMillis};
 use delayq_service::config::{HumanDuration, backoff};
+use delayq_service::put_line::again;
 
 /// The values as written. Each is asked for at most once.
 #[derive(Debug, Default)]
@@ -25,6 +26,7 @@ pub(super) struct AskedWrite {
     max_attempts: Option<String>,
     backoff: Option<String>,
     replace: Option<String>,
+    again: Option<String>,
     expected: Option<String>,
     by: Option<String>,
 }
@@ -59,6 +61,7 @@ impl AskedWrite {
             "maxattempts" => &mut self.max_attempts,
             "backoff" => &mut self.backoff,
             "replace" => &mut self.replace,
+            "again" => &mut self.again,
             "expected" => &mut self.expected,
             "by" => &mut self.by,
             other if ABOUT_A_DELIVERY.contains(&other) => return Ok(()),
@@ -150,6 +153,9 @@ impl AskedWrite {
             Some("true") => true,
             Some(other) => return Err(format!("delayq-replace is {other:?}, expected true or false")),
         };
+        if let Some(text) = &self.again {
+            message.again = again(text, message.replace).map_err(|why| format!("delayq-again: {why}"))?;
+        }
         Ok(message)
     }
 
@@ -177,7 +183,7 @@ impl AskedWrite {
     }
 
     fn no_options(&self, verb: &str) -> Result<(), String> {
-        self.none_of(&["expires", "max-attempts", "backoff", "replace"], verb)
+        self.none_of(&["expires", "max-attempts", "backoff", "replace", "again"], verb)
     }
 
     /// Refuses headers that mean nothing with a verb.
@@ -190,6 +196,7 @@ impl AskedWrite {
             "expires" => self.expires.is_some(),
             "max-attempts" => self.max_attempts.is_some(),
             "backoff" => self.backoff.is_some(),
+            "again" => self.again.is_some(),
             _ => self.replace.is_some(),
         };
         match names.iter().find(is_asked) {

@@ -103,6 +103,9 @@ fn a_repeat_and_a_replacing_put_may_have_been_tried_since_they_were_published() 
     assert_eq!(reading(&base, "").unwrap().fate, Fate::NotApplied);
     let replacing = reading(&[base[0], base[1], ("delayq-replace", "true")], "").unwrap();
     assert_eq!((replacing.fate, replacing.tried_at), (Fate::NotApplied, AT));
+    let headers = [base[0], base[1], ("delayq-replace", "true"), ("delayq-again", "sooner keep")];
+    let SpoolAction::Put(again) = reading(&headers, "").unwrap().action else { panic!("a put") };
+    assert_eq!(again.again.to_string(), "sooner keep");
     let repeat = BrokerRecord { is_repeat: true, ..record(&base, "") };
     assert_eq!(read(&repeat, None, NOW).unwrap().fate, Fate::Unknown);
 }
@@ -224,6 +227,9 @@ fn what_cannot_be_read_is_refused_with_what_is_wrong() {
         (vec![("delayq-verb", "reschedule"), ("delayq-by", "+5s")], "needs delayq-expected"),
         (vec![("delayq-by", "+5s")], "a put takes no delayq-by"),
         (vec![("delayq-replace", "yes")], "expected true or false"),
+        (vec![("delayq-again", "later")], "delayq-again: needs replace"),
+        (vec![("delayq-replace", "true"), ("delayq-again", "soon")], "\"soon\" is not a mode"),
+        (vec![("delayq-verb", "cancel"), ("delayq-again", "later")], "a cancel takes no delayq-again"),
         (vec![("delayq-max-attempts", "-1")], "expected a number up to 65535"),
         (vec![("delayq-group", "")], "it is empty"),
         (vec![("content-type", "application/cloudevents-batch+json")], "only application/cloudevents+json"),

@@ -1,7 +1,7 @@
 //! An operator's work with an outbox in MySQL.
 
 use super::connection::column;
-use super::turn::row_of;
+use super::turn::{ROW, row_of};
 use super::{MySql, sql};
 use crate::outbox::keeper::{AsidePage, AsideRow, Each, Keeper};
 use crate::outbox::row::{OutboxRow, RowKey};
@@ -107,10 +107,10 @@ fn aside_of(mut found: mysql_async::Row) -> Result<AsideRow, StoreError> {
     Ok(AsideRow {
         number: column(&mut found, 0)?,
         row: row_of(&mut found)?.into(),
-        reason: column(&mut found, 17)?,
-        since: UnixMillis::new(column(&mut found, 18)?),
-        rests: column(&mut found, 19)?,
-        overtaken: column(&mut found, 20)?,
+        reason: column(&mut found, ROW)?,
+        since: UnixMillis::new(column(&mut found, ROW + 1)?),
+        rests: column(&mut found, ROW + 2)?,
+        overtaken: column(&mut found, ROW + 3)?,
     })
 }
 

@@ -29,6 +29,8 @@ CREATE TABLE IF NOT EXISTS delayq_outbox (
     expires      TIMESTAMP(6)    NULL DEFAULT NULL,
     max_attempts INT             NULL,
     replaces     BOOLEAN         NOT NULL DEFAULT FALSE,
+    -- Of a put that replaces: how it meets a pending message: later, sooner or within=MS, and keep.
+    again        VARCHAR(64)     NULL,
     CHECK (verb IN ('put', 'cancel', 'reschedule')),
     CHECK (delay_ms >= 0),
     CHECK (max_attempts BETWEEN 0 AND 65535),
@@ -36,7 +38,8 @@ CREATE TABLE IF NOT EXISTS delayq_outbox (
     CHECK (verb <> 'reschedule' OR due IS NOT NULL OR delay_ms IS NOT NULL),
     CHECK (verb <> 'cancel' OR (due IS NULL AND delay_ms IS NULL)),
     CHECK (verb = 'reschedule' OR expected IS NULL),
-    CHECK (verb = 'put' OR (payload IS NULL AND headers IS NULL AND expires IS NULL AND max_attempts IS NULL AND NOT replaces))
+    CHECK (verb = 'put' OR (payload IS NULL AND headers IS NULL AND expires IS NULL AND max_attempts IS NULL AND NOT replaces)),
+    CHECK (again IS NULL OR replaces)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- Rows that could not be carried out: rejected for good, or resting and tried again from time to time.
@@ -61,6 +64,7 @@ CREATE TABLE IF NOT EXISTS delayq_outbox_aside (
     expires      TIMESTAMP(6)    NULL DEFAULT NULL,
     max_attempts INT             NULL,
     replaces     BOOLEAN         NOT NULL,
+    again        VARCHAR(64)     NULL,
     INDEX (id(255)),
     INDEX (resting, number, added)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

@@ -7,7 +7,7 @@ use crate::outbox::row::{MAX_HEADERS, MAX_PAGE_BYTES, MAX_PAYLOAD};
 const BYTES: &str = "COALESCE(OCTET_LENGTH(payload), 0) + COALESCE(OCTET_LENGTH(headers), 0)";
 /// All columns of a row, by name.
 const ALL: &str = "seq, added, verb, topic, id, group_id, due, delay_ms, expected, payload, headers, expires, max_attempts, \
-     replaces";
+     replaces, again";
 
 /// True if two rows are of one message. A generated id is found without the group.
 fn same_message(one: &str, other: &str) -> String {
@@ -60,7 +60,7 @@ fn columns_with(payload: &str, headers: &str, behind: &str) -> String {
          CAST(UNIX_TIMESTAMP(o.due) * 1000000 AS UNSIGNED), o.delay_ms, \
          CAST(UNIX_TIMESTAMP(o.expected) * 1000000 AS UNSIGNED), \
          {payload}, {headers}, \
-         CAST(UNIX_TIMESTAMP(o.expires) * 1000000 AS UNSIGNED), o.max_attempts, o.replaces <> 0, \
+         CAST(UNIX_TIMESTAMP(o.expires) * 1000000 AS UNSIGNED), o.max_attempts, o.replaces <> 0, o.again, \
          CAST(GREATEST(0, COALESCE(TIMESTAMPDIFF(MICROSECOND, o.added, SYSDATE(6)), 0)) DIV 1000 AS UNSIGNED), \
          CASE WHEN OCTET_LENGTH(o.payload) > {MAX_PAYLOAD} \
              THEN CONCAT('payload: ', OCTET_LENGTH(o.payload), ' bytes; at most {MAX_PAYLOAD}') \

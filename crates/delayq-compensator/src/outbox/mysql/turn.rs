@@ -135,6 +135,9 @@ async fn settle_aside(
     if done.is_empty() { Ok(()) } else { link.run(&sql::delete_aside(&done)).await }
 }
 
+/// The columns of a row. Further columns follow.
+pub(super) const ROW: usize = 18;
+
 /// The row of [`sql::next_rows`] or [`sql::aside_rows`].
 pub(super) fn row_of(found: &mut mysql_async::Row) -> Result<OutboxRow, StoreError> {
     Ok(OutboxRow {
@@ -150,10 +153,11 @@ pub(super) fn row_of(found: &mut mysql_async::Row) -> Result<OutboxRow, StoreErr
         expires: column::<Option<u64>>(found, 10)?.map(time),
         max_attempts: column(found, 11)?,
         replaces: column(found, 12)?,
-        age: Duration::from_millis(column(found, 13)?),
-        fault: column(found, 14)?,
-        is_behind: column(found, 15)?,
-        key: column(found, 16)?,
+        again: column(found, 13)?,
+        age: Duration::from_millis(column(found, 14)?),
+        fault: column(found, 15)?,
+        is_behind: column(found, 16)?,
+        key: column(found, 17)?,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::Postgres;
 use super::connection::Param;
-use super::turn::{place_of, row_of};
+use super::turn::{ROW, place_of, row_of};
 use crate::outbox::keeper::{AsidePage, AsideRow, Each, Keeper};
 use crate::outbox::row::{OutboxRow, RowKey};
 use crate::outbox::store::{Books, SLOW, StoreError};
@@ -72,7 +72,7 @@ impl Keeper for Postgres {
         let since = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
         let link = self.link()?;
         link.batch_within(SLOW, &self.sql.hold()).await?;
-        let each = |row: &tokio_postgres::Row| each((row.get(0), row.get(17)), row_of(row));
+        let each = |row: &tokio_postgres::Row| each((row.get(0), row.get(ROW)), row_of(row));
         link.each_row(&self.sql.kept(), &[(&since as _, Type::INT8)], each).await
     }
 
@@ -105,12 +105,12 @@ impl Postgres {
 }
 
 fn aside_of(found: &tokio_postgres::Row) -> AsideRow {
-    let since: i64 = found.get(18);
+    let since: i64 = found.get(ROW + 1);
     AsideRow {
         number: found.get::<_, i64>(0).unsigned_abs(),
-        reason: found.get(17),
-        rests: found.get(19),
-        overtaken: found.get(20),
+        reason: found.get(ROW),
+        rests: found.get(ROW + 2),
+        overtaken: found.get(ROW + 3),
         since: UnixMillis::new(since.unsigned_abs()),
         row: row_of(found).into(),
     }

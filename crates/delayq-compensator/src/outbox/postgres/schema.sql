@@ -40,13 +40,16 @@ CREATE TABLE {schema}.delayq_outbox (
     expires      timestamptz,
     max_attempts integer     CHECK (max_attempts BETWEEN 0 AND 65535),
     replaces     boolean     NOT NULL DEFAULT false,
+    -- Of a put that replaces: how it meets a pending message: later, sooner or within=MS, and keep.
+    again        text,
     PRIMARY KEY (tx, seq, slot),
     CHECK (isfinite(added)),
     CHECK (due IS NULL OR delay_ms IS NULL),
     CHECK (verb <> 'reschedule' OR due IS NOT NULL OR delay_ms IS NOT NULL),
     CHECK (verb <> 'cancel' OR (due IS NULL AND delay_ms IS NULL)),
     CHECK (verb = 'reschedule' OR expected IS NULL),
-    CHECK (verb = 'put' OR (payload IS NULL AND headers IS NULL AND expires IS NULL AND max_attempts IS NULL AND NOT replaces))
+    CHECK (verb = 'put' OR (payload IS NULL AND headers IS NULL AND expires IS NULL AND max_attempts IS NULL AND NOT replaces)),
+    CHECK (again IS NULL OR replaces)
 ) PARTITION BY LIST (slot);
 CREATE TABLE {schema}.delayq_outbox_0 PARTITION OF {schema}.delayq_outbox FOR VALUES IN (0);
 CREATE TABLE {schema}.delayq_outbox_1 PARTITION OF {schema}.delayq_outbox FOR VALUES IN (1);

@@ -5,7 +5,7 @@ use crate::outbox::store::SLOW;
 
 /// All columns of a row, by name.
 const ALL: &str = "tx, seq, slot, added, verb, topic, id, group_id, due, delay_ms, expected, payload, headers, expires, \
-     max_attempts, replaces";
+     max_attempts, replaces, again";
 /// The bytes of a row's payload and headers.
 const BYTES: &str = "(coalesce(octet_length(payload), 0) + coalesce(pg_column_size(headers), 0))::bigint";
 /// True if two rows are of one message. A generated id is found without the group.
@@ -60,7 +60,7 @@ impl Sql {
     fn columns_with(&self, payload: &str, headers: &str, behind: &str) -> String {
         format!(
             "o.verb, left(o.topic, 999), left(o.id, 999), left(o.group_id, 999), o.due, o.delay_ms, o.expected, {payload}, \
-             {headers}, o.expires, o.max_attempts, o.replaces, \
+             {headers}, o.expires, o.max_attempts, o.replaces, left(o.again, 99), \
              greatest(0, extract(epoch FROM clock_timestamp() - o.added) * 1000)::bigint, \
              CASE WHEN octet_length(o.payload) > {MAX_PAYLOAD} \
                  THEN 'payload: ' || octet_length(o.payload) || ' bytes; at most {MAX_PAYLOAD}' \

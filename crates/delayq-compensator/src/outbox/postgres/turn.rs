@@ -301,6 +301,9 @@ pub(super) fn place_of(found: &tokio_postgres::Row) -> usize {
     usize::try_from(found.get::<_, i64>(0) - 1).unwrap_or(0)
 }
 
+/// The columns of a row. Further columns follow.
+pub(super) const ROW: usize = 18;
+
 /// The row of [`Sql::rows`] or [`Sql::aside_rows`].
 pub(super) fn row_of(found: &tokio_postgres::Row) -> OutboxRow {
     OutboxRow {
@@ -316,9 +319,10 @@ pub(super) fn row_of(found: &tokio_postgres::Row) -> OutboxRow {
         expires: found.get(10),
         max_attempts: found.get(11),
         replaces: found.get(12),
-        age: Duration::from_millis(u64::try_from(found.get::<_, i64>(13)).unwrap_or(0)),
-        fault: found.get(14),
-        is_behind: found.get(15),
-        key: found.get(16),
+        again: found.get(13),
+        age: Duration::from_millis(u64::try_from(found.get::<_, i64>(14)).unwrap_or(0)),
+        fault: found.get(15),
+        is_behind: found.get(16),
+        key: found.get(17),
     }
 }

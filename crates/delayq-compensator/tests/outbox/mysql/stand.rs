@@ -22,7 +22,7 @@ pub(crate) fn put(numbers: Range<u64>) -> String {
 pub(crate) fn payload_by(expression: &str) -> String {
     format!(
         "RENAME TABLE delayq_outbox TO base; CREATE VIEW delayq_outbox AS SELECT seq, added, verb, topic, id, group_id, due, \
-         delay_ms, expected, {expression} AS payload, headers, expires, max_attempts, replaces FROM base"
+         delay_ms, expected, {expression} AS payload, headers, expires, max_attempts, replaces, again FROM base"
     )
 }
 
