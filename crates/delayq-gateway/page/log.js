@@ -4,7 +4,7 @@ import { get, query } from './api.js';
 import { who } from './operations.js';
 import { to } from './url.js';
 import { html, nothing } from './vendor/lit-html.js';
-import { count, has_text, t, time } from './words.js';
+import { count, filter_words, has_text, sentence, t, time } from './words.js';
 
 export const name = 'actions';
 export const title = () => t('actions');
@@ -37,18 +37,30 @@ const row = (action) => html`
     <th scope="row">${has_text(`act_${action.action}`) ? t(`act_${action.action}`) : action.action} ${action.requests > 1 ? html`<span class="faint">${t('times', { n: count(action.requests) })}</span>` : nothing}</th>
     <td data-label=${t('of_what')} class="wraps">${of_what(action)}</td>
     <td data-label=${t('messages')} class="number">${count(action.messages)}</td>
-    <td data-label=${t('outcome')}>${action.outcome === 'done' ? t('outcome_done') : html`<span class="bad">${action.outcome}</span>`}</td>
+    <td data-label=${t('outcome')}>${action.outcome === 'done' ? t('outcome_done') : refusal(action.outcome)}</td>
   </tr>`;
 
-/** The names in the path, linked where a screen shows them; then the parameters, and details from the body. */
-function of_what({ of, filter, with: details }) {
-  const { topic, group, id, operation } = of;
-  const parameters = [...new URLSearchParams(filter ?? '')].map(([name, value]) => `${name}=${value}`);
-  const rest = [...parameters, ...(details ? [JSON.stringify(details)] : [])].join(' ');
-  return html`
-    ${topic ? html`<a href=${to({ topic, id })}>${id ? `${topic} / ${id}` : topic}</a>` : nothing}
-    ${group ? html`<a href=${to({ view: 'find', group })}>${group}</a>` : nothing}
-    ${operation ?? details?.id ? html`<a href=${to({ view: 'operations', operation: operation ?? details.id })}>${operation ?? details.id}</a>` : nothing}
-    ${of.tenant ?? nothing} ${of.token ?? nothing}
-    <span class="faint">${rest}</span>`;
+function refusal(code) {
+  return html`<span class="bad">${sentence(code) ?? nothing} <code>${code}</code></span>`;
 }
+
+/** The names in the path, the parameters and the details from the body: linked where a screen shows them, else by name. */
+function of_what({ of, filter, with: details }) {
+  const parameters = Object.fromEntries(new URLSearchParams(filter ?? ''));
+  const { topic, id, group, operation, topics, action, filter: chosen, ...others } = { ...parameters, ...details, ...of };
+  const rest = topic || operation || action ? others : { ...(id ? { id } : {}), ...others };
+  return html`
+    ${topic ? html`<a href=${to({ topic, id, group })}>${id ? `${topic} / ${id}` : topic}</a>` : nothing}
+    ${(topics ?? []).map((one) => html`<a href=${to({ topic: one })}>${one}</a> `)}
+    ${group ? html`<a href=${to({ view: 'find', group })}>${t('group_whole', { group })}</a>` : nothing}
+    ${action || operation ? operation_link({ id: operation ?? id, action, filter: chosen }) : nothing}
+    ${Object.entries(rest).map(([name, value]) => html`<span class="faint"><code>${name}</code> ${readable(value)}</span> `)}`;
+}
+
+/** A dry run has no id: it began nothing. */
+function operation_link({ id, action, filter }) {
+  const words = action ? `${t(`did_what_${action}`)}: ${filter_words(filter)}` : id;
+  return id ? html`<a href=${to({ view: 'operations', operation: id })}>${words}</a>` : words;
+}
+
+const readable = (value) => (typeof value === 'object' ? JSON.stringify(value) : String(value));

@@ -1,10 +1,9 @@
 // A topic: its numbers, and its messages in one state by page.
 
-import { may } from './actions.js';
-import { get, path, post, query } from './api.js';
+import { get, path, query } from './api.js';
 import { filtered, part_of, reasons } from './dead.js';
-import { ask } from './dialog.js';
 import * as horizon from './horizon.js';
+import { pause_buttons, paused_groups } from './pause.js';
 import { STATES, paused } from './overview.js';
 import { table } from './rows.js';
 import { bar, selection } from './selection.js';
@@ -42,8 +41,9 @@ export function show(place, { state, numbers, list, ahead }, page) {
   return html`
     <h1>${place.topic}</h1>
     <p>${paused(numbers)} ${numbers.paused > 0 ? t('paused_long') : nothing}
-      ${numbers.rate === null ? nothing : html`<span class="badge">${t('limited_to', { rate: rate(numbers.rate) })}</span>`}
-      ${may(page, 'manage') ? html`<button @click=${() => pause(place, numbers.paused > 0 ? 'resume' : 'pause', page)}>${t(numbers.paused > 0 ? 'do_resume' : 'do_pause')}</button>` : nothing}</p>
+      ${numbers.rate === null ? nothing : html`<span class="badge">${t('limited_to', { rate: rate(numbers.rate) })}</span>`}</p>
+    ${pause_buttons(numbers, page)}
+    ${paused_groups(numbers, page)}
     <nav class="tabs" aria-label=${t('states')}>
       ${STATES.map((one) => html`
         <a href=${to({ topic: place.topic, state: one })} aria-current=${one === state ? 'page' : nothing}>
@@ -56,15 +56,6 @@ export function show(place, { state, numbers, list, ahead }, page) {
     <details><summary>${t('settings')}</summary>
       <dl class="facts">${Object.entries(numbers.policy).map(([key, value]) => html`<dt><code>${key}</code></dt><dd>${value}</dd>`)}</dl>
     </details>`;
-}
-
-/** Pauses or resumes the topic. */
-function pause({ topic }, verb, page) {
-  const run = async () => {
-    await post(path`/v1/topics/${topic}/` + verb);
-    return { kind: 'good', text: t(`did_${verb}`, { topic }) };
-  };
-  ask(page, { title: t(`do_${verb}`), text: t(`ask_${verb}`, { topic }), button: t(`do_${verb}`), run });
 }
 
 /** True if the list is about a part of the state's messages. */

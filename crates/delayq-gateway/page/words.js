@@ -98,9 +98,15 @@ export function filter_words({ topics, group, state, from, to, headers, reason }
   return [t(`filter_${state}`), ...parts.filter(Boolean)].join(t('comma'));
 }
 
+/** The sentence for the code of a refusal, if there is one. */
+export function sentence(code) {
+  const key = `problem_${code.replace('DQ-', '')}`;
+  return has_text(key) ? t(key) : null;
+}
+
 /** What a refusal means: its sentence where there is one, and what the gateway said. */
 export function refused(refusal) {
   const { code, detail } = refusal.problem;
-  const key = `problem_${code.replace('DQ-', '')}`;
-  return has_text(key) ? html`${t(key)} <span class="faint">${code}: ${detail}</span>` : html`${code}: ${detail}`;
+  const said = sentence(code);
+  return said ? html`${said} <span class="faint">${code}: ${detail}</span>` : html`${code}: ${detail}`;
 }

@@ -413,14 +413,29 @@ const journeys = {
     await sound(page, 'a refused screen');
   },
 
-  async 'a topic is paused and resumed'() {
+  async 'a topic and a group of it are paused and resumed, and the log says so'() {
     const page = await reader();
     await log_in(page, 'secret', '/?topic=orders');
+    const press = (name) => page.getByRole('button', { name, exact: true }).click();
+    const confirm = (name) => page.getByRole('dialog').getByRole('button', { name, exact: true }).click();
     for (const [button, said] of [['Pause', 'orders is paused.'], ['Resume', 'orders is resumed.']]) {
-      await page.getByRole('button', { name: button }).click();
-      await page.getByRole('dialog').getByRole('button', { name: button }).click();
+      await press(button);
+      await confirm(button);
       await sees(page, said);
     }
+    await press('Pause a group…');
+    await page.getByRole('dialog').getByLabel('Group').fill('user-5');
+    await confirm('Pause');
+    await sees(page, 'the group user-5 in orders is paused.');
+    await sees(page, 'Paused groups: 1');
+    await sound(page, 'a topic with a paused group');
+    await press('Resume the group user-5');
+    await confirm('Resume');
+    await sees(page, 'the group user-5 in orders is resumed.');
+    assert.equal(await page.getByText('Paused groups').count(), 0);
+    await page.getByRole('link', { name: 'Actions' }).click();
+    await page.getByRole('row', { name: /shop resumed orders the group user-5/ }).waitFor();
+    await page.getByRole('row', { name: /shop paused orders/ }).first().waitFor();
   },
 
   async 'a token that may read gets no buttons'() {
