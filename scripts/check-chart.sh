@@ -32,6 +32,7 @@ refuses timer.autoscaling.readyMessages=1          # timers scale by their own w
 refuses gateway.enabled=true,gateway.cleartext=true  # neither tokens nor the explicit word
 refuses gateway.enabled=true,gateway.insecure=true   # neither TLS nor the explicit word
 refuses gateway.enabled=true,gateway.insecure=true,gateway.cleartext=true,gateway.clientCaSecret.name=clients
+refuses gateway.enabled=true,gateway.insecure=true,gateway.cleartext=true,gateway.spool=true # nobody reads the spool
 refuses forwarder.keda.enabled=true,forwarder.autoscaling.enabled=true
 refuses forwarder.keda.horizon=90s                 # the label says 1m 30s
 refuses forwarder.keda.enabled=true,config='horizons = 1' # which the chart's own would override

@@ -8,6 +8,7 @@ use crate::source_metrics::SourcesMetrics;
 use crate::spool::SpoolSource;
 use crate::taking::{LoopTimes, SourceLoop, Taking};
 use delayq::Client;
+use delayq::protocol::MAX_PAYLOAD_BYTES;
 use delayq_service::{Fault, Readiness, Shutdown};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -50,6 +51,8 @@ impl Compensator {
         let longest_rest = *config.longest_rest;
         let source = SpoolSource::new(config, client.clone(), (spool, holder), &metrics);
         let reports = (source.metrics().clone(), readiness.condition("spool"));
+        // The producer of each record has checked its payload, perhaps by a limit above the default.
+        let client = client.with_max_payload(MAX_PAYLOAD_BYTES);
         let limits = LoopTimes { longest_rest, deadline: Duration::MAX, noted_within: Duration::ZERO };
         Self(Box::new(Taking::new(source, client, reports, limits)))
     }

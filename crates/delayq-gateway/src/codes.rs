@@ -58,6 +58,20 @@ delayq_service::codes! {
         exit: Exit::Config,
     };
 
+    /// The spool cannot be used.
+    SPOOL = Code {
+        id: "DQ-G007",
+        title: "the gateway cannot use the spool",
+        cause: "The folder of `[spool] dir` cannot be written by this user, or its file is damaged, of a newer version or of \
+                another kind. The message says which. Nothing was changed.",
+        tries: [
+            "Run the gateway as the user of the compensator, who owns the folder.",
+            "Check the folder's owner, mode and free space; if the file is damaged, stop its producers, then: delayq spool salvage.",
+            "Unset `[spool] dir`: writes then get 503 while Redis is unavailable.",
+        ],
+        exit: Exit::Unavailable,
+    };
+
     /// The password of an account cannot be read.
     ACCOUNTS = Code {
         id: "DQ-G004",

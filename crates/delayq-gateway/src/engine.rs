@@ -17,6 +17,7 @@ use crate::tls::Tls;
 use crate::tokens::Tokens;
 use axum::Router;
 use delayq::protocol::Holder;
+use delayq::spool::Spool;
 use delayq::{Admin, Client, Producer, ProducerOptions};
 use delayq_service::config::HostPort;
 use delayq_service::{Fault, Tasks};
@@ -71,7 +72,8 @@ impl Common {
         })
     }
 
-    pub(crate) fn engine(&self, client: Client) -> Engine {
+    /// Without a spool, writes that cannot reach Redis fail.
+    pub(crate) fn engine(&self, client: Client, spool: Option<Arc<dyn Spool>>) -> Engine {
         let admin = Admin::new(client.clone());
         let receipts = Receipts::new(admin.clone(), self.key.clone());
         let (dispatcher, arriving) = Dispatcher::new(Arc::clone(&self.places));
@@ -93,8 +95,11 @@ impl Common {
             is_local: self.config.is_local(),
             shown: Shown::new(&self.config.shown),
         };
-        let producer = Producer::start(client, ProducerOptions::default());
-        let app = App::new(settings, Unscoped { producer, admin, holder, dispatcher, receipts });
+        let mut options = ProducerOptions::default();
+        let spools = spool.is_some();
+        options.spool = spool;
+        let producer = Producer::start(client, options);
+        let app = App::new(settings, Unscoped { producer, spools, admin, holder, dispatcher, receipts });
         Engine { app, running, giving_back }
     }
 

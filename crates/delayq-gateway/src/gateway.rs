@@ -9,9 +9,11 @@ use crate::metrics::GatewayMetrics;
 use crate::processes::Processes;
 use crate::routes::router;
 use crate::server::Server;
+use crate::spool;
 use crate::tls::Tls;
 use delayq::{Admin, Client, Error};
 use delayq_look::Deployment;
+use delayq_service::config::SpoolConfig;
 use delayq_service::{Fault, Metrics, Tasks};
 use std::net::SocketAddr;
 
@@ -19,6 +21,8 @@ use std::net::SocketAddr;
 pub struct Deps {
     /// The deployment.
     pub deployment: Deployment,
+    /// The spool for writes of the deployment that cannot reach Redis.
+    pub spool: SpoolConfig,
     /// The deployments of lmstfy's further pools, by name of the pool: [`LmstfyConfig::clients`].
     pub pools: Vec<(String, Client)>,
     /// The registry for metrics.
@@ -41,18 +45,19 @@ pub struct Gateway {
 /// Creates a gateway and binds the addresses. Redis may be unavailable.
 ///
 /// # Errors
-/// An address cannot be bound, or the tokens, the certificate, the key or an account cannot be read.
+/// An address cannot be bound; the tokens, the certificate, the key or an account cannot be read; or the spool cannot be used.
 pub async fn build(config: GatewayConfig, lmstfy: LmstfyConfig, deps: Deps) -> Result<Gateway, Fault> {
-    let Deps { deployment, pools, metrics } = deps;
+    let Deps { deployment, spool, pools, metrics } = deps;
+    let spool = spool::open(&spool)?;
     let listen = config.listen.clone();
     let client = deployment.client().clone();
     let processes = Processes::new(deployment.clone(), &config.processes);
     let mut common = Common::new(config, GatewayMetrics::register(&metrics), Admin::new(client.clone()))?;
-    let engine = common.engine(client.clone());
+    let engine = common.engine(client.clone(), spool.clone());
     let (tls, router) = (common.tls(), router(&engine.app, Looks::new(deployment), processes.clone()));
     let (address, server) = common.server(&listen, tls.clone(), router).await?;
     let lmstfy = match lmstfy.enabled {
-        true => Some(lmstfy::build(&lmstfy, &common, client, pools).await?),
+        true => Some(lmstfy::build(&lmstfy, &common, (client, spool), pools).await?),
         false => None,
     };
     let recording = common.recording().expect("it was not taken");

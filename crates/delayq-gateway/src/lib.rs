@@ -16,6 +16,8 @@
 //!
 //! `operations` acts on all messages that match a filter; their state is in Redis, so any gateway continues them.
 //!
+//! With a spool, `spool` keeps the writes that cannot reach Redis on this host's disk, for the compensator of the host.
+//!
 //! A gateway may die anywhere. A message that was leased and reached no client returns when the
 //! lease ends.
 
@@ -46,6 +48,7 @@ mod server;
 mod service;
 mod sessions;
 mod shown;
+mod spool;
 mod state;
 mod table;
 mod tenant;

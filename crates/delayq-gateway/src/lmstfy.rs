@@ -42,6 +42,7 @@ use axum::response::Response;
 use config::DEFAULT_POOL;
 use counters::Counters;
 use delayq::protocol::MAX_PAYLOAD_BYTES;
+use delayq::spool::Spool;
 use delayq::{Admin, Client};
 use delayq_service::{Fault, Tasks, host_now};
 use keys::PoolTokens;
@@ -49,6 +50,7 @@ use secrecy::ExposeSecret as _;
 use sha2::{Digest as _, Sha256};
 use state::{Accounts, LmstfyParts};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const REQUEST_ID: &str = "x-request-id";
@@ -63,14 +65,17 @@ pub(crate) struct Lmstfy {
 pub(crate) async fn build(
     config: &LmstfyConfig,
     common: &Common,
-    client: Client,
+    (client, spool): (Client, Option<Arc<dyn Spool>>),
     pools: Vec<(String, Client)>,
 ) -> Result<Lmstfy, Fault> {
     let keys = PoolTokens::new(Admin::new(client.clone()));
-    let all = std::iter::once((DEFAULT_POOL.to_owned(), client)).chain(pools);
-    // lmstfy takes jobs of a megabyte everywhere.
-    let engine =
-        |(name, client): (String, Client)| (name, common.engine(client.with_max_payload(MAX_PAYLOAD_BYTES)));
+    // The compensator of the spool knows this deployment only.
+    let pools = pools.into_iter().map(|(name, client)| (name, client, None));
+    let all = std::iter::once((DEFAULT_POOL.to_owned(), client, spool)).chain(pools);
+    let engine = |(name, client, spool): (String, Client, _)| {
+        // lmstfy takes jobs of a megabyte everywhere.
+        (name, common.engine(client.with_max_payload(MAX_PAYLOAD_BYTES), spool))
+    };
     let engines: Vec<(String, Engine)> = all.map(engine).collect();
     let state = state::Lmstfy::new(LmstfyParts {
         pools: engines.iter().map(|(name, engine)| (name.clone(), engine.app.clone())).collect(),

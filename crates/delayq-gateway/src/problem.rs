@@ -140,6 +140,7 @@ impl From<Error> for Problem {
             Error::Message(_) | Error::Name(_) | Error::Option(_) | Error::Time(_) => Kind::Invalid,
             Error::Redis { code, .. } if code == "DQARG" => Kind::Invalid,
             Error::Uninitialised(_) | Error::Foreign { .. } => Kind::RedisAway,
+            Error::Spool { .. } => Kind::SpoolRefused,
             error if error.advice() == Advice::Retry => Kind::RedisAway,
             _ => Kind::Fault,
         };

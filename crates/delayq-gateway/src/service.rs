@@ -5,7 +5,7 @@ use crate::gateway::{Deps, Gateway, build};
 use crate::lmstfy::LmstfyConfig;
 use delayq::admin::Role;
 use delayq_look::{Deployment, EtcdConfig};
-use delayq_service::config::{DeploymentConfig, RedisConfig};
+use delayq_service::config::{DeploymentConfig, RedisConfig, SpoolConfig};
 use delayq_service::{Fault, Fitness, Process, Program, Service, Tasks};
 
 delayq_service::sections! {
@@ -14,12 +14,13 @@ delayq_service::sections! {
         deployment: DeploymentConfig,
         redis: RedisConfig,
         etcd: EtcdConfig,
+        spool: SpoolConfig,
         gateway: GatewayConfig,
         lmstfy: LmstfyConfig,
     } and |config, at| config.deployment.contradictions(&config.redis, at)
 }
 
-/// Serves HTTP. Without Redis it starts, and answers 503 until Redis is there.
+/// Serves HTTP. Without Redis it starts; until Redis is there, writes go to the spool, and the other requests get 503.
 pub struct GatewayService {
     gateway: Gateway,
     fitness: Fitness,
@@ -38,9 +39,12 @@ impl Service for GatewayService {
         };
         let client = client_of(&config.deployment)?;
         let pools = config.lmstfy.clients(client_of)?;
-        let fitness = Fitness::if_there(&client, &process.readiness).await?;
+        let mut fitness = Fitness::if_there(&client, &process.readiness).await?;
+        if config.spool.folder().is_some() {
+            fitness = fitness.bridged();
+        }
         let deployment = Deployment::new(client, &config.deployment, &config.etcd);
-        let deps = Deps { deployment, pools, metrics: process.metrics.clone() };
+        let deps = Deps { deployment, spool: config.spool, pools, metrics: process.metrics.clone() };
         Ok(Self { gateway: build(config.gateway, config.lmstfy, deps).await?, fitness })
     }
 

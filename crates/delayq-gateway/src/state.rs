@@ -61,6 +61,8 @@ pub(crate) struct AppSettings {
 /// The clients of the deployment. They know names as Redis has them, so routes use them through [`Scope`] only.
 pub(crate) struct Unscoped {
     pub(crate) producer: Producer,
+    /// True if the producer has a spool.
+    pub(crate) spools: bool,
     pub(crate) admin: Admin,
     pub(crate) holder: Holder,
     pub(crate) dispatcher: Dispatcher,

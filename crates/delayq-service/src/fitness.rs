@@ -19,6 +19,8 @@ pub struct Fitness {
     admin: Admin,
     condition: Condition,
     every: Duration,
+    /// The process works while Redis is away.
+    is_bridged: bool,
     unfit: Option<String>,
     away: bool,
     warned: bool,
@@ -64,6 +66,7 @@ impl Fitness {
             admin: Admin::new(client.clone()),
             condition,
             every: EVERY,
+            is_bridged: false,
             unfit: None,
             away: false,
             warned: false,
@@ -74,6 +77,16 @@ impl Fitness {
     #[must_use]
     pub fn every(self, every: Duration) -> Self {
         Self { every, ..self }
+    }
+
+    /// Stays ready while Redis is unavailable, for a process that keeps writes in a spool until Redis is back. A Redis that
+    /// would lose messages makes it unready all the same.
+    #[must_use]
+    pub fn bridged(self) -> Self {
+        if self.away {
+            self.condition.ready();
+        }
+        Self { is_bridged: true, ..self }
     }
 
     /// Checks until shutdown. An unfit Redis is logged and makes this process unready, but work continues: stopping
@@ -109,7 +122,9 @@ impl Fitness {
             }
             Err(error) => {
                 tracing::debug!(%error, "cannot check Redis now");
-                self.condition.unready(format!("a probe of Redis failed: {error}"));
+                if !self.is_bridged {
+                    self.condition.unready(format!("a probe of Redis failed: {error}"));
+                }
                 return Ok(());
             }
             Ok(facts) => {

@@ -91,6 +91,7 @@ impl Roles {
                 &servers.config.deployment,
                 &servers.config.etcd,
             ),
+            spool: config.spool.clone(),
             pools: lmstfy.clients(|deployment| client(deployment, &servers.config.redis))?,
             metrics: metrics.clone(),
         };

@@ -1,6 +1,7 @@
 //! Publishing jobs: a job, many jobs, or a job in the place of another.
 
 use super::ask::{CheckedCall, refused};
+use super::end::finish;
 use super::ids;
 use super::job::shown;
 use super::reply::{JobReply, Refusal, error, internal, said};
@@ -9,7 +10,6 @@ use crate::problem::{Kind, Problem};
 use crate::state::{App, Scope};
 use axum::body::Body;
 use axum::http::HeaderMap;
-use delayq::protocol::FinishWhich;
 use delayq::{Backoff, Message, MessageId, Put, PutError, PutOutcome, Topic, UnixMillis};
 use delayq_service::host_now;
 use serde_json::json;
@@ -94,9 +94,7 @@ pub(super) async fn one(ask: &CheckedCall, body: Body) -> JobReply {
 pub(super) async fn again(ask: &CheckedCall, body: Body, old: &str) -> JobReply {
     let published = one(ask, body).await?;
     if let Some(target) = ask.target(old).await? {
-        let ended =
-            ask.app.unscoped().producer.finish_many(ask.topic(), FinishWhich::Any, &[target]).await.remove(0);
-        ended.map_err(internal)?;
+        finish(ask, &target).await?;
     }
     Ok(published)
 }
@@ -159,7 +157,9 @@ async fn stored(
     for _ in 0..TRIES_OF_AN_ID {
         let Put { reference, outcome, .. } = put.map_err(internal)?;
         match outcome {
-            PutOutcome::Stored(_) | PutOutcome::Ready(_) => return Ok(shown(&reference.id)),
+            PutOutcome::Stored(_) | PutOutcome::Ready(_) | PutOutcome::Spooled => {
+                return Ok(shown(&reference.id));
+            }
             PutOutcome::Exists(..) if is_ours(app, message, &reference.id).await? => {
                 return Ok(shown(&reference.id));
             }

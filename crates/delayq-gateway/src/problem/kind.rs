@@ -38,13 +38,14 @@ pub(crate) enum Kind {
     BadLogin,
     NoGroup,
     LostLogin,
+    SpoolRefused,
 }
 
 // === impl Kind ===
 
 impl Kind {
     /// In the order of codes.
-    pub(crate) const ALL: [Self; 33] = [
+    pub(crate) const ALL: [Self; 34] = [
         Self::Malformed,
         Self::NoToken,
         Self::OtherOrigin,
@@ -78,6 +79,7 @@ impl Kind {
         Self::BadLogin,
         Self::NoGroup,
         Self::LostLogin,
+        Self::SpoolRefused,
     ];
 
     const fn row(self) -> (&'static str, u16, &'static str) {
@@ -115,6 +117,9 @@ impl Kind {
             Self::BadLogin => ("DQ-G131", 401, "the identity provider's answer cannot be believed"),
             Self::NoGroup => ("DQ-G132", 403, "the person has no rights here"),
             Self::LostLogin => ("DQ-G133", 401, "the login did not end"),
+            Self::SpoolRefused => {
+                ("DQ-G134", 503, "Redis is unavailable, and the spool cannot keep the write")
+            }
         }
     }
 
@@ -140,6 +145,7 @@ impl Kind {
                 | Self::Busy
                 | Self::UnreadQuotas
                 | Self::NoProvider
+                | Self::SpoolRefused
         )
     }
 }

@@ -5,6 +5,7 @@ use super::change::shift as shift_of;
 use crate::input::Ask;
 use crate::problem::{Kind, Problem};
 use axum::http::StatusCode;
+use delayq::GroupTally;
 use serde::Deserialize;
 use serde_json::json as value;
 
@@ -21,7 +22,9 @@ pub(super) async fn cancel(ask: Ask) -> Answer {
     let members = ask.members()?;
     let tally = ask.scope.cancel_group(&members).await?;
     let (cancelled, passed) = (tally.changed, tally.passed);
-    let answer = json(StatusCode::OK, &value!({ "cancelled": cancelled, "leased_or_failed": passed }));
+    let (status, outcome) = of(&tally, "cancelled");
+    let answer =
+        json(status, &value!({ "outcome": outcome, "cancelled": cancelled, "leased_or_failed": passed }));
     Ok(counted((answer, cancelled), None))
 }
 
@@ -37,6 +40,12 @@ pub(super) async fn shift(ask: Ask) -> Answer {
         let why = "another shift of the group is unfinished: finish it with its token first";
         return Err(Problem::outcome(Kind::Conflict, value!({ "outcome": "busy", "reason": why })));
     }
-    let answer = json(StatusCode::OK, &value!({ "moved": moved, "passed": passed }));
+    let (status, outcome) = of(&tally, "moved");
+    let answer = json(status, &value!({ "outcome": outcome, "moved": moved, "passed": passed }));
     Ok(counted((answer, moved), Some(value!({ "by": by, "token": token }))))
+}
+
+/// The status and the word of a change: `done`, unless it was spooled.
+fn of(tally: &GroupTally, done: &'static str) -> (StatusCode, &'static str) {
+    if tally.spooled { (StatusCode::ACCEPTED, "spooled") } else { (StatusCode::OK, done) }
 }

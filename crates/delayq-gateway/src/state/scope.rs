@@ -220,13 +220,13 @@ impl Scope {
         answer.map_err(|error| self.problem(error))
     }
 
-    /// A tenant sees neither the prefix of a name nor the address of a Redis.
+    /// A tenant sees neither the prefix of a name, nor the address of a Redis, nor the path of a spool.
     fn problem(&self, error: Error) -> Problem {
         let text = error.to_string();
         let problem = Problem::from(error);
         let Some(tenant) = self.names.tenant() else { return problem };
         match problem.kind() {
-            Kind::RedisAway | Kind::Fault => {
+            Kind::RedisAway | Kind::SpoolRefused | Kind::Fault => {
                 tracing::debug!(%tenant, text, "a call of a tenant failed");
                 problem.because("the deployment did not carry out the call")
             }

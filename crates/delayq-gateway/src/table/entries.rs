@@ -26,7 +26,7 @@ const MESSAGE_AND_KEY: &[&str] = &[
     "idempotency-key",
 ];
 
-const PUT: RouteAnswers = RouteAnswers::Json("Put", &[201, 200]);
+const PUT: RouteAnswers = RouteAnswers::Json("Put", &[201, 200, 202]);
 
 /// Every route.
 pub(crate) static ROUTES: &[Route] = &[
@@ -42,7 +42,7 @@ pub(crate) static ROUTES: &[Route] = &[
             Method::Put,
             "/v1/topics/{topic}/messages/{id}",
             "putMessage",
-            "Puts a message under your own id",
+            "Puts a message under your own id; 202: spooled, because Redis is unavailable",
         )
     },
     Route {
@@ -57,7 +57,7 @@ pub(crate) static ROUTES: &[Route] = &[
             Method::Post,
             "/v1/topics/{topic}/messages",
             "postMessage",
-            "Puts a message under a generated id, or under the Idempotency-Key",
+            "Puts a message under a generated id, or under the Idempotency-Key; 202: spooled",
         )
     },
     Route {
@@ -119,21 +119,21 @@ pub(crate) static ROUTES: &[Route] = &[
             Method::Delete,
             "/v1/topics/{topic}/messages/{id}",
             "cancelMessage",
-            "Cancels a message; 202: a consumer holds it, and no further attempt follows",
+            "Cancels a message; 202: a consumer holds it, and no further attempt follows, or spooled",
         )
     },
     Route {
         query: &["group", "past_ok"],
         asks: &["if-match"],
         takes: Takes::Json("Reschedule"),
-        answers: RouteAnswers::Json("Rescheduled", &[200]),
+        answers: RouteAnswers::Json("Rescheduled", &[200, 202]),
         refuses: &[404, 408, 409, 412, 413, 415, 422],
         needs: Some(Right::Act),
         ..Route::new(
             Method::Post,
             "/v1/topics/{topic}/messages/{id}/reschedule",
             "rescheduleMessage",
-            "Changes the due time of a pending message",
+            "Changes the due time of a pending message; 202: spooled",
         )
     },
     Route {
@@ -213,27 +213,27 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         query: &["topic"],
-        answers: RouteAnswers::Json("GroupCancelled", &[200]),
+        answers: RouteAnswers::Json("GroupCancelled", &[200, 202]),
         refuses: &[422],
         needs: Some(Right::Act),
         ..Route::new(
             Method::Post,
             "/v1/groups/{group}/cancel",
             "cancelGroup",
-            "Cancels every pending message of a group, or those of one topic",
+            "Cancels every pending message of a group, or those of one topic; 202: spooled",
         )
     },
     Route {
         query: &["topic"],
         takes: Takes::Json("Shift"),
-        answers: RouteAnswers::Json("GroupShifted", &[200]),
+        answers: RouteAnswers::Json("GroupShifted", &[200, 202]),
         refuses: &[408, 409, 413, 415, 422],
         needs: Some(Right::Act),
         ..Route::new(
             Method::Post,
             "/v1/groups/{group}/shift",
             "shiftGroup",
-            "Shifts the due times of a group's pending messages, each once under the same token",
+            "Shifts the due times of a group's pending messages, each once under the same token; 202: spooled",
         )
     },
     Route {

@@ -134,7 +134,7 @@ async fn a_group_is_shifted_once_under_a_token_and_cancelled() {
     stage.deployment.put([of_group("a", "orders"), of_group("b", "orders"), of_group("c", "mails")]).await;
     let shift = json!({ "by": "-1m", "token": "one" });
     let first = stage.gateway.post("/v1/groups/u%2F5/shift", &shift).await.with(200);
-    assert_eq!(first, json!({ "moved": 3, "passed": 0 }));
+    assert_eq!(first, json!({ "outcome": "moved", "moved": 3, "passed": 0 }));
     stage.gateway.post("/v1/groups/u%2F5/shift", &shift).await.with(200);
     let listed = stage.gateway.get("/v1/groups/u%2F5/messages").await.with(200);
     assert!(listed["messages"].as_array().unwrap().iter().all(|message| message["due_ms"] == FAR - 60_000));

@@ -5,4 +5,4 @@ mod consuming;
 mod differences;
 mod keys;
 mod pools;
-mod scene;
+pub(crate) mod scene;

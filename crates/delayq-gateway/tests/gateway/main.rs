@@ -19,6 +19,7 @@ mod reserves;
 mod rights;
 mod several;
 mod shown;
+mod spooling;
 mod stage;
 mod status;
 mod tenants;

@@ -52,7 +52,7 @@ impl Stage<RedisServer> {
 }
 
 impl<S: Borrow<SharedRedis>> Stage<S> {
-    async fn on(server: S, settings: &str) -> Self {
+    pub(crate) async fn on(server: S, settings: &str) -> Self {
         let deployment = Deployment::on(server, 4).await;
         let folder = Folder::new("gateway");
         let gateway = Running::start(&folder, &deployment.sections(), settings).await;

@@ -48,6 +48,28 @@ async fn a_redis_that_becomes_unfit_makes_its_services_unready_until_it_is_mende
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_service_with_a_spool_stays_ready_while_redis_is_away_but_not_with_an_unfit_one() {
+    let mut server = RedisServer::private().await;
+    server.kill().await;
+    let (client, readiness, shutdown) =
+        (Client::new(Settings::new(server.url())), Readiness::new(), Shutdown::new());
+    let fitness = Fitness::if_there(&client, &readiness).await.unwrap().every(Duration::from_millis(10));
+    assert!(!readiness.unready().is_empty());
+    let watching = tokio::spawn(fitness.bridged().watch(shutdown.clone()));
+    wait_until("it is ready", LONG, async || readiness.unready().is_empty()).await;
+    server.resume().await;
+    server.command::<()>(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).await;
+    wait_until("it is unready", LONG, async || !readiness.unready().is_empty()).await;
+    server.kill().await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(readiness.unready()[0].reason.contains("allkeys-lru"), "{:?}", readiness.unready());
+    server.resume().await;
+    wait_until("it is ready again", LONG, async || readiness.unready().is_empty()).await;
+    shutdown.request();
+    watching.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_redis_that_refuses_the_writing_probe_makes_an_idle_service_unready() {
     let server = RedisServer::private().await;
     let (client, readiness, shutdown) =

@@ -152,6 +152,43 @@ delayq.toml: |
 {{- end }}
 {{- end }}
 
+{{/* What a pod needs to write into the spool of its node. */}}
+{{- define "delayq.spoolEnvironment" -}}
+- name: DELAYQ__SPOOL__DIR
+  value: /var/lib/delayq/spool
+{{- end }}
+
+{{- define "delayq.spoolMount" -}}
+- { name: spool, mountPath: /var/lib/delayq/spool }
+{{- end }}
+
+{{- define "delayq.spoolVolume" -}}
+{{- with .Values.compensator.spool -}}
+- name: spool
+  hostPath: { path: {{ .hostPath }}, type: {{ ternary "DirectoryOrCreate" "Directory" .prepare }} }
+{{- end }}
+{{- end }}
+
+{{/* Gives the folder to the user of the pods; nothing if the operator does. */}}
+{{- define "delayq.spoolPrepared" -}}
+{{- if .Values.compensator.spool.prepare -}}
+{{- $user := int .Values.runAsUser -}}
+- name: prepare
+  image: {{ include "delayq.image" . }}
+  imagePullPolicy: {{ .Values.image.pullPolicy }}
+  command: [sh, -euc, "chown {{ $user }}:{{ $user }} /var/lib/delayq/spool"]
+  resources: {{ toJson .Values.compensator.resources }}
+  securityContext:
+    runAsNonRoot: false
+    runAsUser: 0
+    allowPrivilegeEscalation: false
+    readOnlyRootFilesystem: true
+    capabilities: { drop: [ALL], add: [CHOWN] }
+  volumeMounts:
+    {{- include "delayq.spoolMount" . | nindent 4 }}
+{{- end }}
+{{- end }}
+
 {{/* The Secrets that are files, those of `secrets` where `all` is true: a list of name (of the folder) and secret. */}}
 {{- define "delayq.secrets" -}}
 {{- $all := .all }}

@@ -42,3 +42,21 @@ async fn the_link_to_the_page_that_is_printed_logs_in_once() {
     assert!(second.contains("DQ-G121") && second.contains(r#""reason":"used""#), "{second}");
     up.stop().await;
 }
+
+#[tokio::test]
+async fn what_is_put_over_http_while_redis_is_silent_is_spooled_and_carried_out() {
+    let mut up = Up::start(&[]).await;
+    let command = up.process.wait_for_line("  curl ", SHORT).await;
+    let (curl, _) = command.rsplit_once("/topics").unwrap();
+    let (curl, url) = curl.rsplit_once(' ').unwrap();
+    let put = format!(
+        "{curl} --silent -X PUT {url}/topics/orders/messages/order-17 -H 'Content-Type: application/json' -d '{{}}'"
+    );
+    let redis = format!("redis-cli -s {}", up.data().join("redis.sock").display());
+    assert_eq!(shell(&format!("{redis} CLIENT PAUSE 6000 ALL")).await.trim(), "OK");
+    let spooled = shell(&put).await;
+    assert!(spooled.contains(r#""outcome":"spooled""#), "{spooled}");
+    assert_eq!(shell(&format!("{redis} PING")).await.trim(), "PONG", "the pause is over");
+    up.done(&["work", "orders", "--count", "1", "--", "true"]).await;
+    up.stop().await;
+}

@@ -1,4 +1,4 @@
-//! The differences from lmstfy, in the order of `docs/guides/lmstfy.md`; `keys.rs` has tokens and limits.
+//! The differences from lmstfy, in the order of `docs/guides/lmstfy.md`; `keys.rs` has tokens and limits, and `spooling.rs` the spool.
 
 use super::scene::Scene;
 use crate::stage::Answer;
@@ -13,8 +13,12 @@ use tokio::io::AsyncWriteExt as _;
 #[test]
 fn every_difference_of_the_guide_names_a_test() {
     let guide = include_str!("../../../../../docs/guides/lmstfy.md");
-    let tests =
-        [include_str!("differences.rs"), include_str!("keys.rs"), include_str!("../lmstfy/answers.rs")];
+    let tests = [
+        include_str!("differences.rs"),
+        include_str!("keys.rs"),
+        include_str!("../lmstfy/answers.rs"),
+        include_str!("../spooling.rs"),
+    ];
     let rows: Vec<&str> =
         guide.lines().filter(|line| line.starts_with("| ") && line.ends_with("` |")).collect();
     assert!(rows.len() > 15, "{} rows", rows.len());

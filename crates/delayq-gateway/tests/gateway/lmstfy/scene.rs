@@ -79,7 +79,7 @@ impl Scene {
 // === impl Ports ===
 
 impl Ports {
-    async fn of(gateway: &mut Running) -> Self {
+    pub(crate) async fn of(gateway: &mut Running) -> Self {
         let line = gateway.process.wait_for_line("lmstfy listening", SHORT).await;
         let logged: Value = serde_json::from_str(&line).expect("a log line is an object");
         let address = |key: &str| format!("http://{}", logged[key].as_str().unwrap());

@@ -4,7 +4,7 @@ use crate::config::{ByteSize, Faults, Section};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// `[spool]`: shared by the producers of a host and its compensator, which resubmits spooled writes.
+/// `[spool]`: shared by the producers of a host, its gateway, and its compensator, which resubmits spooled writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpoolConfig {
