@@ -104,6 +104,12 @@ impl Section for LmstfyConfig {
         for (user, password) in &self.accounts {
             at.secret(&format!("accounts.{user}"), Some(password));
         }
+        if !self.enabled && !self.pools.is_empty() {
+            at.contradiction(
+                &["pools", "enabled"],
+                "nobody serves the pools: set `enabled = true`, or remove them",
+            );
+        }
         for name in self.pools.keys() {
             if name == DEFAULT_POOL {
                 at.refuse(&format!("pools.{name}"), "the pool `default` is the deployment of the gateway");
@@ -140,11 +146,19 @@ mod tests {
     }
 
     #[test]
+    fn pools_of_an_api_that_is_off_are_refused_by_name() {
+        let refused = faults("[lmstfy.pools.p2]\nnamespace = 'p2'\n");
+        assert!(refused.contains("pools") && refused.contains("enabled = true"), "{refused}");
+    }
+
+    #[test]
     fn a_pool_has_a_name_that_a_token_can_carry() {
-        assert_eq!(faults("[lmstfy.pools.p2]\nnamespace = 'p2'\n"), "");
+        let pool = "[lmstfy.pools.p2]\nnamespace = 'p2'\n";
+        assert_eq!(faults(&format!("enabled = true\n{pool}")), "");
         for name in ["default", "'a:b'"] {
             assert!(
-                faults(&format!("[lmstfy.pools.{name}]\nnamespace = 'p2'\n")).contains("pools"),
+                faults(&format!("enabled = true\n[lmstfy.pools.{name}]\nnamespace = 'p2'\n"))
+                    .contains("pools"),
                 "{name}"
             );
         }
