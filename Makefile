@@ -134,10 +134,10 @@ generate: ## write again what tests compare with the code: reference pages, sche
 docs-figures: ## draw the pictures of docs/figures, from the scripts and from the data there
 	cargo run --quiet -p delayq-bench --bin docs-figures
 
-FUZZED := core service spool cli forwarder compensator
+FUZZED := core service spool cli forwarder compensator gateway
 
 fuzz: ## more than ten million mutated inputs to all that reads foreign bytes: some minutes
-	cargo test --release $(FUZZED:%=-p delayq-%) --lib --test answers --test cli --test service -- --ignored long::
+	cargo test --release $(FUZZED:%=-p delayq-%) --lib --test answers --test cli --test service --test gateway -- --ignored long::
 
 # A tool that is built for one run is built soonest with few optimisations.
 QUICKLY := CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=64

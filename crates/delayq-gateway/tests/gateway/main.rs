@@ -9,6 +9,7 @@ mod hostile;
 mod lines;
 mod lmstfy;
 mod looks;
+mod mutated;
 mod openapi;
 mod operations;
 mod page;
