@@ -10,7 +10,7 @@
 --                  entry) | malformed | wrong_type
 --            name  <topic no>:<id>
 -- COST     O(log n) and a read of the envelope a message
---# include now, limits, arguments, registry, shard, type, defaults, stats, nearest, alarm, format, fields, envelope, starts, hour, bucket, fault
+--# include now, limits, arguments, registry, shard, defaults, stats, nearest, alarm, format, fields, envelope, starts, hour, bucket, fault
 
 arguments('audit', 1, 1)
 local answer = { 0, 0, 0, 0, 0 }
@@ -20,7 +20,7 @@ local function found(kind, name) answer[#answer + 1], answer[#answer + 2] = kind
 -- A message with a later format is left to a script that can read it.
 local function unread(key, name, why)
   if why == 'malformed' then found('malformed', name) end
-  if why == 'missing' and not is('string', key) then found('wrong_type', name) end
+  if why == 'missing' and redis.call('EXISTS', base .. key) == 1 then found('wrong_type', name) end
 end
 
 local function check(m)

@@ -7,15 +7,12 @@
 --          answered), name of that message ("" at first, then as the last step answered), limit (1 to 500)
 -- RETURNS  due ms and name for the next step (both "" at the end), cancelled, leased, failed
 -- COST     O(log n) a message, n = messages of the group in all topics; leased messages stay in the group
---# include now, registry, shard, type, limits, arguments, topic, durability, defaults, policy, stats, nearest, alarm, format, fields, envelope, hour, bucket, stale, note, ends, finish, cancel, page
+--# include now, registry, shard, limits, arguments, topic, durability, defaults, policy, stats, nearest, alarm, format, fields, envelope, hour, bucket, stale, note, ends, finish, cancel, page
 
 arguments('cancel_group', 6)
 local group, only = 'g:' .. ARGV[2], ARGV[3] ~= '' and (topic_no(ARGV[3]) or 'none')
 number('the due time', ARGV[4], 0, LAST_MS)
 local limit = number('the limit', ARGV[6], 1, MOST_IDS)
-must_be('zset', group)
-must_be('hash', 'stats')
-must_be('zset', 'ends')
 must_wait_for_all()
 local page = page_behind(base .. group, ARGV[4], ARGV[5], limit)
 local tally = { cancelled = 0, leased = 0, failed = 0 }

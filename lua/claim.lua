@@ -15,7 +15,7 @@
 -- RETURNS  claimed | renewed | owned | free, epoch, now_us, owner, next due ms ("" for none), and of `owned` the ms
 --          until the lock ends ("" for none)
 -- COST     O(1)
---# include now, registry, shard, type, limits, arguments, names
+--# include now, registry, shard, limits, arguments, names
 
 arguments('claim', 4)
 if not is_printable(ARGV[2], 256) then refuse('the owner must be 1 to 256 bytes of printable text, not ' .. readable(ARGV[2])) end

@@ -14,7 +14,7 @@
 --          durability (memory | disk | replica:<1 to 9>: confirmation before a write is answered)
 -- RETURNS  every field that is set, as field, value, …; includes notes of scripts
 -- COST     O(1); O(topics) when setting history or durability
---# include now, limits, arguments, registry, shard, type, names, topic, topic_new, topics, defaults, policy, backoff, nearest, alarm, histories, durabilities
+--# include now, limits, arguments, registry, shard, names, topic, topic_new, topics, defaults, policy, backoff, nearest, alarm, histories, durabilities
 
 arguments('configure', 2, 2)
 

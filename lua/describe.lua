@@ -7,7 +7,7 @@
 -- RETURNS  for each topic the number of fields that are set, then field, value, … (see configure); 0 if the topic does not
 --          exist, or its key has another type
 -- COST     O(1) a topic
---# include registry, shard, type, limits, arguments, topic
+--# include registry, shard, limits, arguments, topic
 
 arguments('describe', 1, 1)
 local answer = {}

@@ -6,7 +6,7 @@
 -- ARGV     layout, epoch of the owner, on | off
 -- RETURNS  held | free | fenced <epoch>
 -- COST     O(1)
---# include registry, shard, type, limits, arguments
+--# include registry, shard, limits, arguments
 
 arguments('hold', 3)
 local mine, word = number('the epoch', ARGV[2], 0, LAST_MS), one_of('the word', ARGV[3], { 'on', 'off' })

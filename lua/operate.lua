@@ -14,7 +14,7 @@
 --          dead | finished <outcome> <ms> | unknown | refused <why> | failed <why>;
 --          of a record that was carried out before, the first answers, and nothing is changed
 -- COST     O(log n) a message, n = messages of its topic due in its hour
---# include now, limits, arguments, due, delay, registry, shard, type, topic, durability, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, push, note, ends, finish, place, expiry, reschedule, cancel, kill, revive, once, each
+--# include now, limits, arguments, due, delay, registry, shard, topic, durability, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, push, note, ends, finish, place, expiry, reschedule, cancel, kill, revive, once, each
 
 if #ARGV ~= 4 then arguments('operate', 4, 3) end
 local no, record = topic_no(ARGV[2]), ARGV[3] ~= '' and ARGV[3] or nil
@@ -27,13 +27,6 @@ local delay = word == 'replay' and number('the delay in ms', detail, 0, LAST_MS 
 local by = word == 'reschedule' and string.match(detail, '^by ([+-]%d+)$')
 if word == 'reschedule' and not by and not due_of(detail) then refuse('no due time: ' .. detail) end
 must_wait(no, ARGV[2])
-must_be('hash', 'stats')
-must_be('hash', 'carried')
-must_be('zset', 'ends')
-if no then
-  must_be('zset', 'd:' .. no)
-  must_be('hash', 'w:' .. no)
-end
 gens(#ARGV)
 
 -- Moves a pending message to `due`, unless it would have expired by then.
@@ -45,7 +38,6 @@ local function move(m, due)
 end
 
 local function bury(m, reason)
-  bucket_check(m.no, m.due)
   local old = { no = m.no, id = m.id, due = m.due, gen = m.gen, flags = m.flags, env = m.env }
   kill(m, reason)
   unplace(old)

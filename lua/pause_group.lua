@@ -7,7 +7,7 @@
 -- ARGV     layout, topic, pause | resume, then 1 a group (1 to 500): name
 -- RETURNS  number of groups that were not paused, or not resumed, before
 -- COST     O(log n) a group, n = paused groups of the topic, or its groups with parked messages
---# include now, limits, arguments, registry, shard, type, names, topic, topic_new, format, fields, turn
+--# include now, limits, arguments, registry, shard, names, topic, topic_new, format, fields, turn
 
 arguments('pause_group', 3, 1)
 local pauses = one_of('what to do', ARGV[3], { 'pause', 'resume' }) == 'pause'
@@ -20,8 +20,6 @@ if not no then
   no, is_new = topic_number(ARGV[2])
 end
 local paused, changed = base .. 'q:' .. no, 0
-must_be('hash', 't:' .. no)
-for _, index in ipairs({ 'q:', 'k:', 'n:' }) do must_be('zset', index .. no) end
 if is_new then topic_open(ARGV[2], no) end
 -- The marks first: they make a reserve look for pauses.
 if pauses then redis.call('HSET', base .. 't:' .. no, 'grouped', '1', 'paused_groups', '1') end

@@ -8,7 +8,7 @@
 -- RETURNS  more | done, promoted, kept (a later format, or a key of the wrong type), from ms and end of this step, for
 --          the next step. An interrupted promotion can simply be repeated
 -- COST     O(log n) a message, n = messages due in its hour; of a group, also those of its other topics
---# include now, limits, arguments, names, registry, shard, type, topic, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, push, note, ends, finish, place, expiry, reschedule, look, page
+--# include now, limits, arguments, names, registry, shard, topic, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, push, note, ends, finish, place, expiry, reschedule, look, page
 
 arguments('promote', 7)
 local topic, group = ARGV[2], ARGV[3]
@@ -20,7 +20,6 @@ if group ~= '' and not is_printable(group, 128) then
 end
 local only = topic ~= '' and topic_no(topic)
 if topic ~= '' and not only then return { 'done', 0, 0, ARGV[4], '' } end
-must_be('hash', 'stats')
 -- The pump moves what is due by now. A promoted message is due now: no later step meets it again.
 if from <= now then from, last = now + 1, '' end
 local start = string.format('%.0f', from)
@@ -39,7 +38,6 @@ end
 
 -- Promotes a page of an index, whose members `split` takes apart. Returns true at the end of the index.
 local function promote_page(index, split)
-  must_be('zset', index)
   local page = page_behind(base .. index, start, last, limit)
   for i = 1, #page, 2 do
     if tonumber(page[i + 1]) > to then return false end

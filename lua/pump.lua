@@ -39,8 +39,7 @@ local moved, returned, buried, expired, forgotten, blocked = 0, 0, 0, 0, 0, 0
 
 -- The first alarms and their times; usually one is due.
 local index_of_alarms = base .. 'alarms'
-local alarms = redis.pcall('ZRANGE', index_of_alarms, '0', '1', 'WITHSCORES')
-if alarms.err then return redis.error_reply('DQTYPE ' .. index_of_alarms .. ' is not a zset') end
+local alarms = call('ZRANGE', index_of_alarms, '0', '1', 'WITHSCORES')
 local soonest, second = tonumber(alarms[2]), tonumber(alarms[4])
 
 --# include pump/hindered, pump/marks, pump/alarms, pump/shares
@@ -89,7 +88,7 @@ if rang == 0 then
 end
 
 if indexes then
---# include type, push, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, starts, hour, bucket, stale, note, ends, finish, place, receipt, kill, backoff, retry, lease, turn
+--# include push, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, starts, hour, bucket, stale, note, ends, finish, place, receipt, kill, backoff, retry, lease, turn
 local longest = math.max(longest_lease(), LEASE_MS)
 
 --# include pump/index, pump/leases, pump/expiry, pump/history, pump/ends, pump/markers, pump/dispatch

@@ -8,10 +8,9 @@
 -- RETURNS  one answer a message: delayed <due ms> | ready <due ms> | buried | cancelled | expired-message |
 --          expired (the lease was lost: nothing was changed) | failed <why>
 -- COST     O(log n) a message, n = messages of its topic due in its hour
---# include now, limits, arguments, delay, registry, shard, type, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, note, ends, finish, place, receipt, kill, backoff, retry, turn, each
+--# include now, limits, arguments, delay, registry, shard, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, note, ends, finish, place, receipt, kill, backoff, retry, turn, each
 
 arguments('release', 1, 4)
-must_be('hash', 'stats')
 gens(#ARGV)
 local answers = each(2, 4, function(receipt, delay, keep, reason)
   local m = leased_by(receipt)

@@ -7,15 +7,12 @@
 --          `audit_index`; kind no_place for a message that audit calls ready and the queue lacks)
 -- RETURNS  one answer a finding: mended | sound (the fault no longer exists) | failed <why>
 -- COST     O(log n) a finding
---# include now, limits, arguments, registry, shard, type, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, note, ends, finish, place, kill, fault, stranded, turn, each
+--# include now, limits, arguments, registry, shard, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, note, ends, finish, place, kill, fault, stranded, turn, each
 
 arguments('repair', 1, 3)
-must_be('hash', 'stats')
-must_be('zset', 'markers')
 gens(#ARGV)
 
 local function add(index, score, member)
-  must_be('zset', index)
   if RINGS[index] then alarm(index, score) end
   redis.call('ZADD', base .. index, score, member)
 end
@@ -51,7 +48,6 @@ local function mend_place(receipt)
   local no, rest = name_parts(receipt)
   local m = read(no, string.sub(rest, 1, -5))
   if not m or m.state ~= PENDING or receipt_of(m) ~= receipt or is_delayed(m) then return 'sound' end
-  place_check(m, m.due)
   note(no, m.id, 'repaired %s', place(m, m.due))
   count('ready', no, -1)
   return 'mended'
@@ -63,15 +59,13 @@ local function drop_reason(no, id)
   if not m or m.state ~= DEAD then redis.call('HDEL', base .. 'w:' .. no, id) end
 end
 
-local KIND_OF = { shift = 'hash', e = 'list', p = 'list' }
-
 local INDEX = {
   stale_entry = function(index, entry)
     if not leads_nowhere(index, entry) then return 'sound' end
     if redis.call('ZREM', base .. index, entry) == 0 then return 'sound' end
     if kind_of(index) == 'd' then drop_reason(message_of(index, entry)) end
     -- As in `unplace`: the next entry may be due in years.
-    if redis.call('EXISTS', base .. index) == 0 then redis.call('ZREM', base .. 'alarms', index) end
+    if redis.call('EXISTS', base .. index) == 0 then redis.pcall('ZREM', base .. 'alarms', index) end
     return 'mended'
   end,
   no_alarm = function(index)
@@ -88,7 +82,6 @@ local INDEX = {
   no_turn = function(index)
     if not is_stranded(index) then return 'sound' end
     local no, group = string.match(index, '^p:(%d+):(.*)$')
-    must_be('hash', 't:' .. no)
     add('k:' .. no, now, group)
     give_turn(no, group)
     -- Else no reserve looks at turns.
@@ -101,7 +94,6 @@ local answers = each(2, 3, function(kind, index, name)
   if kind == 'no_place' then return mend_place(name) end
   if MESSAGE[kind] then return mend_message(kind, name) end
   if not INDEX[kind] then return 'failed ' .. kind .. ' is not mended by a script' end
-  must_be(KIND_OF[string.match(index, '^%a*')] or 'zset', index)
   return INDEX[kind](index, name)
 end)
 --# include wake

@@ -6,10 +6,9 @@
 -- ARGV     layout, then 1 a record (1 to 500): 16 hex digits
 -- RETURNS  number of answers that were still kept
 -- COST     O(1) a record, and a check of about ten answers: removes answers older than 30 days
---# include now, registry, shard, type, limits, arguments
+--# include now, registry, shard, limits, arguments
 
 arguments('settled', 1, 1)
-must_be('hash', 'carried')
 local key = base .. 'carried'
 local settled = redis.call('HDEL', key, unpack(ARGV, 2))
 local page = redis.call('HSCAN', key, redis.call('HGET', KEYS[1], 'carried') or '0', 'COUNT', '10')

@@ -10,7 +10,7 @@
 --          number of delayed messages of the shard due by its end, in the first 100 due buckets
 -- COST     O(1) a topic, about 200 a call, and a group with a turn, up to 100 a topic; O(log n) a bucket due within the
 --          longest span, for each span
---# include now, registry, shard, type, limits, arguments, cursor, topics, head
+--# include now, registry, shard, limits, arguments, cursor, topics, head
 
 arguments('survey', 2, 1)
 local cursor = topics_cursor(ARGV[2])

@@ -6,11 +6,10 @@
 -- ARGV     layout, name, expected version (0: no such note), text ("": deletes the note)
 -- RETURNS  swapped | kept, now_us, version (0 for no note), text of the note
 -- COST     O(1)
---# include now, registry, shard, type, limits, arguments
+--# include now, registry, shard, limits, arguments
 
 arguments('swap', 4)
 local expected = number('the expected version', ARGV[3], 0, LAST_MS - 1)
-must_be('hash', 'operations')
 local key, name = base .. 'operations', ARGV[2]
 local version, text = string.match(redis.call('HGET', key, name) or '', '^(%d+) (.*)$')
 version = tonumber(version or 0)

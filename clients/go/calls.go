@@ -441,6 +441,10 @@ func (c *Client) checkDeployment(shard int, identity string) error {
 // follow adopts the layout of a shard that is ahead, and updates a shard that is behind. Other errors pass through.
 func (c *Client) follow(ctx context.Context, shard int, fault error) error {
 	code, detail, _ := strings.Cut(fault.Error(), " ")
+	if code == "WRONGTYPE" {
+		// A script stops at such a key, and its earlier writes stay.
+		return ScriptError{code, fmt.Sprintf("a key of shard %d has another type, and the call may be carried out in part: `delayq audit` names the key", shard)}
+	}
 	if !strings.HasPrefix(code, "DQ") {
 		return fault
 	}

@@ -14,8 +14,8 @@ type Word string
 // State is Delayed, Ready, Leased or Dead or, for a finished message, Delivered, Cancelled, Expired or Purged.
 type State string
 
-// ScriptError reports that a script refused the whole call and changed nothing. Codes are DQUNINITIALISED, DQLAYOUT,
-// DQDURABILITY, DQTYPE and DQARG.
+// ScriptError reports that a script failed as a whole. It changed nothing if the code is DQUNINITIALISED, DQLAYOUT,
+// DQDURABILITY or DQARG. WRONGTYPE: a key has another type, and the call may be carried out in part; a repeat is safe.
 type ScriptError struct{ Code, Detail string }
 
 func (e ScriptError) Error() string { return e.Code + " " + e.Detail }

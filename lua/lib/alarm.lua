@@ -1,7 +1,6 @@
 -- The index of everything with a time: one member per bucket, and one each for leases, expiries, markers and their
 -- ends, scored by the earliest time inside. A score may be too early (after a cancel), never too late. The member is
 -- the key without its base.
-must_be('zset', 'alarms')
 
 -- Makes the pump check `member` no later than `ms`.
 local function alarm(member, ms)

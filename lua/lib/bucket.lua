@@ -1,9 +1,6 @@
 -- Buckets: a topic's messages of one hour by due time, a sorted set of id‖gen -> due ms. `hour.lua` names buckets;
 -- `pump/bucket_due.lua` and `put/plain.lua` also know their structure.
 
--- Refuses the call if the bucket's key has the wrong type. Call before writing a message.
-local function bucket_check(no, due) must_be('zset', bucket_of(no, due)) end
-
 -- Adds id‖gen members with their due times: `members` is due, member, due, member, … of one bucket, at most 1,000
 -- values; `first` is the earliest due time.
 local function bucket_add(bucket, first, members)
@@ -19,16 +16,17 @@ end
 -- Number of entries that this call made stale in each topic's ready queue, and the messages of groups among them.
 local made_stale, stale_in_groups = {}, {}
 
--- Removes a pending message from its bucket, or from the count of ready messages.
+-- Removes a message that was pending from its bucket, or from the count of ready messages. Call once the message is
+-- elsewhere or over: an entry that cannot be removed is stale.
 local function unplace(m)
   local bucket = bucket_of(m.no, m.due)
-  if redis.call('ZREM', base .. bucket, m.id .. gen_bytes(m.gen)) == 0 then
+  if redis.pcall('ZREM', base .. bucket, m.id .. gen_bytes(m.gen)) == 0 then
     count('ready', m.no, -1)
     made_stale[m.no] = (made_stale[m.no] or 0) + 1
     if bit.band(m.flags, GROUP) > 0 then stale_in_groups[#stale_in_groups + 1] = m end
   elseif redis.call('EXISTS', base .. bucket) == 0 then
     -- The hour may be years away, so an empty bucket's alarm is removed.
-    redis.call('ZREM', base .. 'alarms', bucket)
+    redis.pcall('ZREM', base .. 'alarms', bucket)
   end
 end
 

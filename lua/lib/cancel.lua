@@ -3,7 +3,6 @@ local function cancel(no, id)
   local m, why = read(no, id)
   if not m then return why == 'missing' and 'unknown' or 'failed ' .. why end
   if m.state == PENDING then
-    bucket_check(m.no, m.due)
     finish(m, 'cancelled')
     unplace(m)
     return 'cancelled'

@@ -13,7 +13,6 @@ local OPEN = { leased = true, stale = true, moved = true, refused = true, failed
 -- Carries out a write unless its record was carried out; returns the first answer.
 local function once(record, write)
   if not record then return write() end
-  must_be('hash', 'carried')
   local carried = redis.call('HGET', base .. 'carried', record)
   if carried then return string.match(carried, '^%d+ (.*)$') end
   local word = write()

@@ -2,8 +2,8 @@
 
 -- The group after `group` and its time in `k:<no>`, from ('', '') on; nil at the end.
 local function next_parked(no, since, group)
-  local page = redis.pcall('EXISTS', base .. 'k:' .. no) == 1 and is('zset', 'k:' .. no)
-    and page_behind(base .. 'k:' .. no, since == '' and '-inf' or since, group, 1) or {}
+  if redis.call('EXISTS', base .. 'k:' .. no) == 0 then return nil end
+  local page = page_behind(base .. 'k:' .. no, since == '' and '-inf' or since, group, 1)
   return page[1], page[2]
 end
 

@@ -10,13 +10,11 @@ local POLICY = {
 
 -- One number of a topic's policy.
 local function policy(no, field)
-  must_be('hash', 't:' .. no)
   return tonumber(redis.call('HGET', base .. 't:' .. no, field)) or POLICY[field]
 end
 
 -- Two numbers of a topic's policy.
 local function policies(no, one, two)
-  local values = redis.pcall('HMGET', base .. 't:' .. no, one, two)
-  if values.err then must_be('hash', 't:' .. no) end
+  local values = redis.call('HMGET', base .. 't:' .. no, one, two)
   return tonumber(values[1]) or POLICY[one], tonumber(values[2]) or POLICY[two]
 end

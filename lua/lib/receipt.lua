@@ -6,13 +6,17 @@ local function receipt_parts(receipt)
   return string.sub(receipt, 1, colon - 1), string.sub(receipt, colon + 1, -5)
 end
 
+-- True if `receipt` holds `m`: an interrupted script may leave a lease of a message that went on.
+local function is_held(m, receipt)
+  return m ~= nil and m.state == LEASED and gen_bytes(m.gen) == string.sub(receipt, -4)
+end
+
 -- The message held by `receipt`, or nil. An unreadable message is left to a script that can read it.
 local function leased_by(receipt)
-  must_be('zset', 'leases')
   if not redis.call('ZSCORE', base .. 'leases', receipt) then return nil end
   local m, why = read(receipt_parts(receipt))
   if why == 'newer' or why == 'malformed' then error({ err = why .. ' envelope' }) end
-  return m
+  return is_held(m, receipt) and m or nil
 end
 
 -- Ends the lease itself.

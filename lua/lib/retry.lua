@@ -38,7 +38,6 @@ local function give_back(m, delay, reason)
     return 'buried'
   end
   local due = now + (delay or backoff_ms(m))
-  place_check(m, due)
   if expires then
     -- The pump removed it from the index if the clock read later meanwhile.
     alarm('expiries', expires)

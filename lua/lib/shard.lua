@@ -2,7 +2,7 @@
 -- write. All scripts write constant numbers as text in commands: Redis would format each number again, for a third of a
 -- µs.
 local base = string.sub(KEYS[1], 1, -5)
-if registry.err then return redis.error_reply('DQTYPE ' .. KEYS[1] .. ' is not a hash') end
+if registry.err then return registry end
 if not layout then
   return redis.error_reply('DQUNINITIALISED ' .. KEYS[1] .. ' does not exist')
 end

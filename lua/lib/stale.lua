@@ -8,7 +8,7 @@ end
 
 -- Drops stale entries at the head of a queue: more than the `made` ones of this call, to reduce a backlog.
 local function trim(no, key, made)
-  local entries = is('list', key) and redis.call('LRANGE', base .. key, '0', 2 * made + 7) or {}
+  local entries = redis.pcall('LRANGE', base .. key, '0', 2 * made + 7)
   local gone = 0
   while entries[gone + 1] and is_stale_ready(no, entries[gone + 1]) do gone = gone + 1 end
   if gone > 0 then redis.call('LTRIM', base .. key, gone, '-1') end

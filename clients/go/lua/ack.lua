@@ -27,7 +27,8 @@ local bodies, leases, stats = base .. 'm:', base .. 'leases', base .. 'stats'
 if ended[1] then
 --# include ack/indexes
   if failed then
---# include ack/undo
+    -- The general path tells each message its own fault.
+    together = false
   else
 --# include ack/write
   end
@@ -36,14 +37,10 @@ end
 -- The general path handles the remaining messages one by one.
 if others or not together then
 local function one_by_one()
---# include type, fields, policy, stats, alarm, envelope, note, ends, finish, receipt, turn
+--# include fields, policy, stats, alarm, envelope, note, ends, finish, receipt, turn
 --# include ack/each
 end
-  local done, fault = pcall(one_by_one)
-  local why = not done and (type(fault) == 'table' and fault.err or fault)
-  -- If nothing was settled, the whole call is refused.
-  if why and not (together and ended[1]) then return redis.error_reply(why) end
-  for n = 1, why and #others or 0 do answers[others[n]] = 'failed ' .. why end
+  one_by_one()
 end
 --# include wake
 if events then

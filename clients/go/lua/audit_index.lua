@@ -11,7 +11,7 @@
 --                   no_alarm (no alarm rings when the first entry is due) | no_shift_end (a shift's cursor without
 --                   an end) | no_turn (parked messages of a group that would wait for ever) | wrong_type
 -- COST     O(log n) an index, and a read of the envelope an entry
---# include now, limits, arguments, registry, shard, type, defaults, nearest, alarm, format, fields, envelope, starts, hour, page, fault, stranded
+--# include now, limits, arguments, registry, shard, defaults, nearest, alarm, format, fields, envelope, starts, hour, page, fault, stranded
 
 arguments('audit_index', 2, 4)
 local limit = number('the limit', ARGV[2], 1, MOST_IDS)
@@ -67,7 +67,8 @@ local function check(index, score, last, what)
   if score ~= '' and not string.find(score, '^[%d.e+-]+$') and not string.find(score, '^-?inf$') or last ~= '' and not tonumber(score) then
     refuse('the score must be a number, not ' .. score)
   end
-  if not is(TYPES[kind_of(index)] or 'zset', index) then
+  local type_found = redis.call('TYPE', base .. index).ok
+  if type_found ~= 'none' and type_found ~= (TYPES[kind_of(index)] or 'zset') then
     found(index, 'wrong_type', '')
     return true
   end

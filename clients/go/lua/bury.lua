@@ -6,10 +6,9 @@
 -- ARGV     layout, then 2 a message (1 to 500): receipt, reason (its first 1,000 bytes are kept)
 -- RETURNS  one answer a message: buried | expired (the lease was lost: nothing was changed) | failed <why>
 -- COST     O(log n) a message, n = dead letters of its topic
---# include now, registry, shard, type, limits, arguments, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, note, ends, finish, receipt, kill, turn, each
+--# include now, registry, shard, limits, arguments, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, note, ends, finish, receipt, kill, turn, each
 
 arguments('bury', 1, 2)
-must_be('hash', 'stats')
 gens(#ARGV)
 local answers = each(2, 2, function(receipt, reason)
   local m = leased_by(receipt)

@@ -9,13 +9,11 @@
 --          finished <outcome> <ms> | unknown | failed <why>; of a record that was carried out
 --          before, the first answer
 -- COST     O(log n) a message, n = messages of its topic due in its hour
---# include now, registry, shard, type, limits, arguments, topic, durability, defaults, policy, stats, nearest, alarm, format, fields, envelope, hour, bucket, stale, note, ends, finish, cancel, once, each
+--# include now, registry, shard, limits, arguments, topic, durability, defaults, policy, stats, nearest, alarm, format, fields, envelope, hour, bucket, stale, note, ends, finish, cancel, once, each
 
 arguments('cancel', 2, 1)
 local no = topic_no(ARGV[2])
 must_wait(no, ARGV[2])
-must_be('hash', 'stats')
-must_be('zset', 'ends')
 local answers = each(3, 1, function(item)
   local id, record = with_record(item)
   return once(record, function() return no and cancel(no, id) or 'unknown' end)

@@ -11,7 +11,7 @@
 --          first 500 leases of the shard) or "", number of groups with parked messages, and of
 --          paused groups
 -- COST     O(log n) an hour with any alarm, n = alarms; 1,000 hours a call. O(1) a leased message
---# include now, registry, shard, type, limits, arguments, topic, stats, nearest, alarm, format, envelope, hour, bucket, look, head
+--# include now, registry, shard, limits, arguments, topic, stats, nearest, alarm, format, envelope, hour, bucket, look, head
 
 arguments('count', 3)
 local no, hour = topic_no(ARGV[2]), number('the hour', ARGV[3], 0, LAST_MS)

@@ -8,7 +8,7 @@
 -- RETURNS  one answer a message: <lease end ms> | expired (the lease was lost) | cancelled (requested
 --          meanwhile; the lease is extended) <lease end ms> | failed <why>
 -- COST     O(log n) a message, n = leases of the shard
---# include now, limits, arguments, registry, shard, type, defaults, policy, stats, nearest, alarm, format, envelope, receipt, lease, each
+--# include now, limits, arguments, registry, shard, defaults, policy, stats, nearest, alarm, format, envelope, receipt, lease, each
 
 arguments('extend', 1, 2)
 local answers = each(2, 2, function(receipt, lease)

@@ -9,13 +9,12 @@
 --          until they expire, but no put finds them any more)
 -- COST     O(log n) and 500 keys for each 500 hours with any alarm, n = alarms; 50,000 hours at most. O(topics) if
 --          any topic keeps a history or requires durability
---# include now, registry, shard, type, nearest, alarm, limits, arguments, topic, topics, hour, histories, durabilities, empty
+--# include now, registry, shard, nearest, alarm, limits, arguments, topic, topics, hour, histories, durabilities, empty
 
 arguments('forget', 3)
 local what = one_of('what to do', ARGV[3], { 'look', 'forget' })
 local no = topic_no(ARGV[2])
 if not no then return 'unknown' end
-must_be('hash', 'stats')
 local why = holds(no)
 if why then return 'kept ' .. why end
 if what == 'look' then return 'empty' end

@@ -8,14 +8,13 @@
 -- RETURNS  start of the next page (0: the first again; the same page if one call could not forget all), then the name
 --          of each forgotten topic
 -- COST     O(1) a topic, about 50 a call; as `forget` for each forgotten topic, about 10 a call
---# include now, registry, shard, type, nearest, alarm, limits, arguments, cursor, defaults, policy, format, fields, hour, topics, histories, empty
+--# include now, registry, shard, nearest, alarm, limits, arguments, cursor, defaults, policy, format, fields, hour, topics, histories, empty
 
 arguments('forget_quiet', 3)
 local cursor = topics_cursor(ARGV[2])
 local quiet_ms = number('the quiet time in ms', ARGV[3], 1, LONGEST_SPAN_MS)
 -- A held shard's clock is not trusted.
 if held then return { cursor } end
-must_be('hash', 'stats')
 local A_PAGE, STEPS_A_CALL = 50, 20
 local forgotten, is_spent = {}, false
 

@@ -6,7 +6,7 @@
 -- ARGV     layout, topic, from ms, to ms (exclusive), width ms (60,000 to 3,600,000, a divisor of an hour)
 -- RETURNS  next from ms ("" at the end), then start ms and count of each nonempty interval
 -- COST     O(log n) an interval; at most 24 nonempty and 200 empty hours a call
---# include now, registry, shard, type, limits, arguments, topic, stats, nearest, alarm, format, envelope, hour, bucket, look
+--# include now, registry, shard, limits, arguments, topic, stats, nearest, alarm, format, envelope, hour, bucket, look
 
 arguments('histogram', 5)
 local no = topic_no(ARGV[2])

@@ -7,15 +7,13 @@
 -- RETURNS  now_us, event for the next page ("" at the end), approximate number of events that the topic keeps here (0:
 --          none), retention in ms, then 2 an event of the message, the oldest first: ms, event
 -- COST     O(1) an event of the topic; 500 of them a call
---# include now, registry, shard, type, limits, arguments, topic
+--# include now, registry, shard, limits, arguments, topic
 
 arguments('history', 4)
 local A_PAGE = 500
 local no, last = topic_no(ARGV[2]), ARGV[4]
 if last ~= '' and not string.find(last, '^%d+%-%d+$') then refuse('no event: ' .. last) end
 if not no then return { now_us, '', 0, 0 } end
-must_be('hash', 't:' .. no)
-must_be('stream', 'h:' .. no)
 local kept, span = unpack(redis.call('HMGET', base .. 't:' .. no, 'history', 'history_for_ms'))
 span = tonumber(span) or HISTORY_FOR_MS
 local answer = { now_us, '', tonumber(kept) or 0, span }

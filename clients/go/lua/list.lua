@@ -8,7 +8,7 @@
 --          later time to the earlier), end of the last page ("" at first), limit (1 to 500)
 -- RETURNS  now_us, from ms and end of this page for the next page (both "" at the end), then 2 a message: id, envelope
 -- COST     O(log n) and a read of the envelope a message; a page ends at 512 KiB of envelopes
---# include now, registry, shard, type, limits, arguments, topic, stats, nearest, alarm, format, envelope, fields, hour, bucket, look, shown, page, parked
+--# include now, registry, shard, limits, arguments, topic, stats, nearest, alarm, format, envelope, fields, hour, bucket, look, shown, page, parked
 
 arguments('list', 8)
 local no, state = topic_no(ARGV[2]), one_of('the state', ARGV[3], { 'delayed', 'ready', 'leased', 'dead' })

@@ -8,7 +8,7 @@
 -- RETURNS  now_us, size of the group, due ms and name for the next page (both "" at the end), then 3 a message:
 --          topic, id, envelope
 -- COST     O(log n) and a read of the envelope a message, n = messages of the group; a page ends at 512 KiB of envelopes
---# include now, registry, shard, type, limits, arguments, stats, nearest, alarm, format, envelope, fields, hour, bucket, look, shown, page
+--# include now, registry, shard, limits, arguments, stats, nearest, alarm, format, envelope, fields, hour, bucket, look, shown, page
 
 arguments('list_group', 5)
 local index = base .. 'g:' .. ARGV[2]

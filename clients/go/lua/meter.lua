@@ -6,12 +6,11 @@
 -- ARGV     layout, name, change (-1 | 1), window in ms (1 to 9007199254740)
 -- RETURNS  the count of the window that is open; 0 if none is and nothing was to be counted
 -- COST     O(1)
---# include now, registry, shard, type, limits, arguments
+--# include now, registry, shard, limits, arguments
 
 arguments('meter', 4)
 local change = tonumber(one_of('the change', ARGV[3], { '-1', '1' }))
 local window = number('the window in ms', ARGV[4], 1, 9007199254740)
-must_be('hash', 'gateway')
 local until_ms, counted = string.match(redis.call('HGET', base .. 'gateway', ARGV[2]) or '', '^(%d+) (%d+)$')
 if not until_ms or tonumber(until_ms) <= now then until_ms, counted = now + window, 0 end
 counted = math.max(counted + change, 0)

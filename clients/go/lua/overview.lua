@@ -9,7 +9,7 @@
 --          the shard once had (see `pump`; "" if none did), then 2 a topic: name, 1 with a ready queue or "". A
 --          topic that exists throughout all pages is in at least one
 -- COST     O(1) a topic, and a list of markers; about 500 topics a call
---# include now, registry, shard, type, limits, arguments, cursor, topics
+--# include now, registry, shard, limits, arguments, cursor, topics
 
 arguments('overview', 2)
 local cursor = ARGV[2] == 'first' and ARGV[2] or topics_cursor(ARGV[2])

@@ -6,7 +6,7 @@
 -- ARGV     layout, topic, then 1 a message (1 to 500): id
 -- RETURNS  now_us, then one envelope a message, "" if unknown; ends at 512 KiB of envelopes: the caller asks for the rest again
 -- COST     O(1) and a read of the envelope a message
---# include now, registry, shard, type, limits, arguments, topic, stats, nearest, alarm, format, envelope, fields, hour, bucket, look, shown
+--# include now, registry, shard, limits, arguments, topic, stats, nearest, alarm, format, envelope, fields, hour, bucket, look, shown
 
 arguments('peek', 2, 1)
 local no, bytes = topic_no(ARGV[2]), 0

@@ -45,25 +45,25 @@ if accepted > 0 then
 --# include put/indexes
   -- The bodies come last, in one command: an interrupted put leaves stale entries, never a message that a repeat finds
   -- and no entry leads to.
-  if not failed then
+  if failed then
+    -- The general path tells each message its own fault; what was added so far leads nowhere.
+    at, answers = 3, { now_us }
+  else
     call('MSET', unpack(bodies))
     if carried then call('HSET', base .. 'carried', unpack(carried)) end
     -- Repeated now and then, since a restarted Redis has lists again.
-    if counted % 1024 < accepted then
+    if counted and counted % 1024 < accepted then
 --# include tables
     end
 --# include put/tell
-  else
---# include put/undo
   end
 end
 
 -- The general path handles the remaining messages one by one, from the first that is not plain.
 if at <= last then
 local function one_by_one()
---# include hour, due, type, names, topic, topic_new, fields, policy, stats, alarm, gen, envelope, bucket, backoff, stale, ready, push, note, ends, finish, once
+--# include hour, due, names, topic, topic_new, fields, policy, stats, alarm, gen, envelope, bucket, backoff, stale, ready, push, note, ends, finish, once
 
-must_be('hash', 'stats')
 gens((last - at + 1) / 4)
 local is_new, expire_after
 no, is_new = topic_number(topic)

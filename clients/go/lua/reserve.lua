@@ -57,10 +57,6 @@ while place <= last_arg and wanted > 0 and bytes < max_bytes do
 --# include reserve/read
       if taken > 0 then
 --# include reserve/lease
-        if failed then
---# include reserve/undo
-          break
-        end
 --# include reserve/hand_out
         answer[at + 3], wanted, looks = taken, wanted - taken, looks - taken
       end
@@ -78,7 +74,7 @@ if wanted > 0 and bytes >= max_bytes then answer[2] = 0 end
 local broken
 if place <= last_arg and wanted > 0 and bytes < max_bytes then
 -- The general path handles the rest from there.
---# include type, topic, defaults, policy, stats, alarm, gen, fields, envelope, hour, bucket, note, ends, finish, kill, lease
+--# include topic, defaults, policy, stats, alarm, gen, fields, envelope, hour, bucket, note, ends, finish, kill, lease
 
 local wait, dropped, expired, buried, newer = nil, 0, 0, 0, 0
 local function come_back(ms) if not wait or ms < wait then wait = ms end end
@@ -86,11 +82,8 @@ local function come_back(ms) if not wait or ms < wait then wait = ms end end
 --# include reserve/allowance, reserve/entry, reserve/groups, reserve/take, reserve/turns, reserve/topic
 
 while place <= last_arg and wanted > 0 and bytes < max_bytes do
-  local ok, fault = pcall(reserve_from, ARGV[place])
-  if not ok then
-    broken, served = fault, false
-    break
-  end
+  local no = topic_no(ARGV[place])
+  if no then reserve_from(no) end
   place = place + 1
 end
 if wanted > 0 and bytes >= max_bytes then come_back(0) end

@@ -281,6 +281,11 @@ export class Calls {
   private async followed(shard: number, reply: PromiseSettledResult<any>): Promise<Reply | undefined> {
     if (reply.status === "fulfilled") return Array.isArray(reply.value) ? reply.value : [reply.value];
     const fault = reply.reason;
+    if (fault instanceof Error && fault.message.startsWith("WRONGTYPE")) {
+      // A script stops at such a key, and its earlier writes stay.
+      const stopped = `a key of shard ${shard} has another type, and the call may be carried out in part`;
+      throw new ScriptError(`WRONGTYPE ${stopped}: \`delayq audit\` names the key`);
+    }
     if (!(fault instanceof Error && fault.message.startsWith("DQ"))) throw this.isClosed ? new ClosedError() : fault;
     await this.follow(shard, new ScriptError(fault.message));
     return undefined;

@@ -4,7 +4,10 @@ import { ACCEPTED, LOST, type State, type Words } from "./protocol.js";
 
 export type { State, Words };
 
-/** A script refused the whole call and changed nothing. Codes are DQUNINITIALISED, DQLAYOUT, DQDURABILITY, DQTYPE and DQARG. */
+/**
+ * A script failed as a whole. It changed nothing if the code is DQUNINITIALISED, DQLAYOUT, DQDURABILITY or DQARG. WRONGTYPE: a
+ * key has another type, and the call may be carried out in part; a repeat is safe.
+ */
 export class ScriptError extends Error {
   override name = "ScriptError";
   readonly code = this.message.split(" ", 1)[0]!;

@@ -164,7 +164,7 @@ class Calls:
         call did nothing."""
         replies = await self._link.send([self._command(call, counts, waits) for call in calls], waits)
         for i, reply in enumerate(replies):
-            if isinstance(reply, ResponseError) and str(reply).startswith("DQ"):
+            if isinstance(reply, ResponseError) and str(reply).startswith(("DQ", "WRONGTYPE")):
                 replies[i] = await self._followed(calls[i].shard, str(reply))
         return replies
 
@@ -179,6 +179,11 @@ class Calls:
     async def _followed(self, shard: int, refusal: str) -> Exception | None:
         """Adopts the layout of a shard that is ahead, and updates a shard that is behind."""
         code, word, text, identity, *_ = [*refusal.split(), "", "", "", ""]
+        if code == "WRONGTYPE":  # a script stops at such a key, and its earlier writes stay
+            return ScriptError(
+                f"WRONGTYPE a key of shard {shard} has another type, and the call may be carried out in part: `delayq audit` "
+                "names the key"
+            )
         if code == "DQUNINITIALISED":  # a deployment that is created again has another identity
             self._identity = ""
         elif code == "DQLAYOUT" and (foreign := self._foreign(shard, identity)):

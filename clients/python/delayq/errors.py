@@ -31,8 +31,8 @@ class OtherLoop(RuntimeError):
 
 
 class ScriptError(Exception):
-    """A script refused the whole call and changed nothing. `code` is DQUNINITIALISED, DQLAYOUT, DQDURABILITY, DQTYPE or
-    DQARG."""
+    """A script failed as a whole. It changed nothing if `code` is DQUNINITIALISED, DQLAYOUT, DQDURABILITY or DQARG. WRONGTYPE: a
+    key has another type, and the call may be carried out in part; a repeat is safe."""
 
     @property
     def code(self) -> str:

@@ -97,11 +97,11 @@ def test_messages_that_are_promoted_and_not_handed_out_are_ready_for_everyone(co
 
         async def broken(*args):
             if states(queue)[1] > 0:
-                raise ScriptError("DQTYPE broken")
+                raise ScriptError("WRONGTYPE broken")
             return await whole(*args)
 
         monkeypatch.setattr(client._core, "_round", broken)
-        with pytest.raises(ScriptError, match="DQTYPE"):
+        with pytest.raises(ScriptError, match="WRONGTYPE"):
             client.reserve(["orders"], 2, promote_until=FAR + 9 * MINUTE)
     assert states(queue) == (1, 2, 0)
     assert {one.id for one in queue.drain({"orders": lambda delivery: None})} == {f"orders-{n}" for n in range(3)}

@@ -81,12 +81,13 @@ pub(crate) fn of_reschedule(answer: &RescheduleOutcome) -> Outcome {
 }
 
 /// Judges a script's refusal of one write. A script passes on the errors of Redis, such as a denied command or a key of the
-/// wrong type. Such errors begin with a code in capitals, are no fault of the message, and may be mended.
+/// wrong type. Such errors begin with a code in capitals, are no fault of the message, and may be mended; the script may have
+/// stopped halfway.
 fn of_script(word: &str, why: &str) -> Outcome {
     let code = why.split(' ').next().unwrap_or_default();
     let is_of_redis = !code.is_empty() && code.bytes().all(|byte| byte.is_ascii_uppercase());
     let why = format!("{word}: {why}");
-    if is_of_redis { Outcome::Rest(Fate::NotApplied, why) } else { Outcome::Reject(why) }
+    if is_of_redis { Outcome::Rest(Fate::Unknown, why) } else { Outcome::Reject(why) }
 }
 
 /// Only an error of the message itself is final; anything else may be fixed. Replicas or a disk that do not confirm hold up
@@ -139,7 +140,7 @@ mod tests {
             ("", false),
         ] {
             let settled = of_put(&PutOutcome::Refused(why.to_owned()));
-            assert_eq!(matches!(settled, Outcome::Rest(Fate::NotApplied, _)), rests, "{why}");
+            assert_eq!(matches!(settled, Outcome::Rest(Fate::Unknown, _)), rests, "{why}");
         }
         assert_eq!(of_cancel(&CancelOutcome::Unknown), Outcome::Done);
         assert!(matches!(of_reschedule(&RescheduleOutcome::Unknown), Outcome::Reject(_)));

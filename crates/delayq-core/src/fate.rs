@@ -19,7 +19,7 @@ pub enum Advice {
 }
 
 /// Errors that Redis or a script answers before writing anything, and whether each passes once Redis recovers.
-pub const REFUSALS: [(&str, bool); 22] = [
+pub const REFUSALS: [(&str, bool); 21] = [
     ("ASK", true),
     ("BUSY", true),
     ("CLUSTERDOWN", true),
@@ -28,7 +28,6 @@ pub const REFUSALS: [(&str, bool); 22] = [
     ("DQDEPLOYMENT", false),
     ("DQDURABILITY", false),
     ("DQLAYOUT", false),
-    ("DQTYPE", false),
     ("DQUNINITIALISED", false),
     ("LOADING", true),
     ("MASTERDOWN", true),

@@ -51,14 +51,14 @@ parts! {
     "durability", "each", "empty", "ends", "envelope", "expiry", "fault", "fields", "finish", "format", "gen", "head",
     "histories", "hour", "kill", "lease", "limits", "look", "names", "nearest", "note", "now", "once", "page", "parked", "place",
     "policy", "push", "ready", "receipt", "record", "registry", "reschedule", "retry", "revive", "shard", "shown", "stale", "starts",
-    "stats", "stranded", "tables", "topic", "topic_new", "topics", "turn", "type", "wake",
-    "ack/each", "ack/indexes", "ack/judge", "ack/proof", "ack/topics", "ack/undo", "ack/write",
+    "stats", "stranded", "tables", "topic", "topic_new", "topics", "turn", "wake",
+    "ack/each", "ack/indexes", "ack/judge", "ack/proof", "ack/topics", "ack/write",
     "pump/alarms", "pump/bucket_due", "pump/dispatch", "pump/ends", "pump/expiry", "pump/hindered", "pump/history",
     "pump/index", "pump/leases", "pump/markers", "pump/marks", "pump/move", "pump/shares",
     "put/again", "put/check", "put/each", "put/indexes", "put/join", "put/merge", "put/options", "put/plain", "put/prepare",
-    "put/tell", "put/undo",
+    "put/tell",
     "reserve/allowance", "reserve/entry", "reserve/groups", "reserve/hand_out", "reserve/lease", "reserve/leased_head", "reserve/read",
-    "reserve/take", "reserve/topic", "reserve/turns", "reserve/undo",
+    "reserve/take", "reserve/topic", "reserve/turns",
 }
 
 /// A script, ready to be sent.

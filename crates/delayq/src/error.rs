@@ -191,7 +191,7 @@ impl Error {
 
     /// Returns true if a key of another type than delayq's is in the way: of one message, one topic or one index.
     pub fn is_wrong_type(&self) -> bool {
-        matches!(self, Self::Redis { code, .. } if code == "DQTYPE" || code == "WRONGTYPE")
+        matches!(self, Self::Redis { code, .. } if code == "WRONGTYPE")
     }
 
     /// Returns true if Redis answered, but lacks the shard, or keeps another layout or deployment than this client knows.
@@ -260,6 +260,14 @@ impl Error {
             ("DQDEPLOYMENT", Some((shard, _))) if let Some((found, known)) = two_deployments(detail) => {
                 Self::Foreign { at: format!("shard {shard} in Redis at {address}").into(), found, known }
             }
+            // A script stops at such a key, and its earlier writes stay.
+            ("WRONGTYPE", Some((shard, _))) => Self::Redis {
+                code: code.to_owned(),
+                detail: format!(
+                    "a key of shard {shard} has another type, and the call may be carried out in part: `delayq audit` names \
+                     the key"
+                ),
+            },
             ("DQDURABILITY", Some(_)) if let Some(asked) = asked(detail) => Self::Durability(asked),
             _ => Self::Redis { code: code.to_owned(), detail: detail.to_owned() },
         }

@@ -1,10 +1,8 @@
 -- ack/each: acks messages one by one.
 --
--- NEEDS    answers, call, end_lease, finish, land, last, leases, must_be, others, read, receipt_parts, together,
---          turn_after, LEASED
+-- NEEDS    answers, call, end_lease, finish, land, last, leases, others, read, receipt_parts, together, turn_after,
+--          LEASED
 
-must_be('zset', 'leases')
-must_be('hash', 'stats')
 local function ack(receipt)
   if not call('ZSCORE', leases, receipt) then return 'expired' end
   local no, id = receipt_parts(receipt)

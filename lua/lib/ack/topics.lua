@@ -19,8 +19,8 @@ for k = 1, last - 1 do
         'grouped')
       if policy.err then together = false end
       any_history, any_large = any_history or policy[3] and policy[3] ~= '0', any_large or policy[4]
-      topic = { no = no, ended = 0, own = tonumber(policy[1]) or REMEMBER_OWN_MS, generated = tonumber(policy[2]) or 0, left = nil,
-        done = nil, limits = policy[5] or nil }
+      topic = { no = no, ended = 0, own = tonumber(policy[1]) or REMEMBER_OWN_MS, generated = tonumber(policy[2]) or 0,
+        limits = policy[5] or nil }
       topics[no] = topic
     end
   end

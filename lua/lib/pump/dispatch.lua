@@ -1,10 +1,9 @@
 -- pump/dispatch: hands each index that is due to its function.
 --
--- NEEDS    block, cut_leases, expire, gens, indexes, lease_over, must_be, pump_ends, pump_index, pump_markers
+-- NEEDS    block, cut_leases, expire, gens, indexes, lease_over, pump_ends, pump_index, pump_markers
 
 local HANDLED = { leases = lease_over, expiries = expire }
 
-must_be('hash', 'stats')
 local most = 0
 for i = 2, #indexes, 2 do most = most + indexes[i] end
 gens(most)

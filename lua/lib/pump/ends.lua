@@ -1,6 +1,6 @@
 -- pump/ends: forgets markers by the lists of `ends.lua`.
 --
--- NEEDS    base, block, blocked, call, find, forgotten, is, is_large, now, rearm, starts_of, DEAD, FORMAT
+-- NEEDS    base, block, blocked, call, find, forgotten, is_large, now, rearm, starts_of, DEAD, FORMAT
 -- CHANGES  blocked, forgotten
 -- GIVES    pump_ends
 
@@ -40,9 +40,9 @@ end
 -- Handles the first `n` entries of the marker lists whose time has passed. Entries of a later format wait for ten
 -- seconds in a separate list, and so does an unreadable list.
 local function pump_ends(n)
-  if not is('zset', 'ends') then return block('ends') end
   local ends, again = base .. 'ends', now + 10000
-  local lists = call('ZRANGEBYSCORE', ends, '-inf', now, 'LIMIT', '0', '100')
+  local lists = redis.pcall('ZRANGEBYSCORE', ends, '-inf', now, 'LIMIT', '0', '100')
+  if lists.err then return block('ends') end
   for i = 1, #lists do
     local list = base .. lists[i]
     local entries = find(lists[i], '^e:%d+$') and redis.pcall('LRANGE', list, '0', n - 1) or {}

@@ -1,6 +1,6 @@
 -- pump/expiry: removes an expired message.
 --
--- NEEDS    bucket_check, buried, expired, finish, is_whole, kill_malformed, read, unplace, PENDING
+-- NEEDS    buried, expired, finish, is_whole, kill_malformed, read, unplace, PENDING
 -- CHANGES  buried, expired
 -- GIVES    expire
 
@@ -9,7 +9,6 @@ local function expire(name)
   local m, why = read(no or '', id or '')
   if why == 'newer' then error('newer') end
   if not m or m.state ~= PENDING then return end
-  bucket_check(m.no, m.due)
   if is_whole(m) then
     finish(m, 'expired')
     expired = expired + 1

@@ -1,6 +1,6 @@
 -- pump/history: trims a topic's expired history. Returns the time of the next check, or nil if nothing is left.
 --
--- NEEDS    base, call, find, now, HISTORY_FOR_MS
+-- NEEDS    base, call, now, HISTORY_FOR_MS
 -- GIVES    trim_history
 
 local function trim_history(no)
@@ -13,8 +13,7 @@ local function trim_history(no)
     return nil
   end
   local trimmed = redis.pcall('XTRIM', stream, 'MINID', string.format('%.0f', math.max(now - span, 0)))
-  -- A key of another type is not a history.
-  if type(trimmed) == 'table' then return not find(trimmed.err, 'WRONGTYPE') and now + 10000 or nil end
+  if type(trimmed) == 'table' then return now + 10000 end
   local first = redis.pcall('XRANGE', stream, '-', '+', 'COUNT', 1)
   if first.err then return now + 10000 end
   if not first[1] then

@@ -1,15 +1,15 @@
 -- pump/markers: forgets the names in `markers`: markers outside the lists, cursors of shifts, histories.
 --
--- NEEDS    base, block, blocked, call, find, forgotten, is, is_large, now, rearm, starts_of, trim_history, DEAD,
---          FORMAT, STATE
+-- NEEDS    base, block, blocked, call, find, forgotten, is_large, now, rearm, starts_of, trim_history, DEAD, FORMAT,
+--          STATE
 -- CHANGES  blocked, forgotten
 -- GIVES    pump_markers
 
 -- Handles the first entries of `markers` whose time has passed: cursors of shifts, histories, and markers outside the
 -- lists. After an interruption an id may have been put again: the stored value is then not a marker, and stays.
 local function pump_markers(n)
-  if not is('zset', 'markers') then return block('markers') end
-  local names, bodies = call('ZRANGEBYSCORE', base .. 'markers', '-inf', now, 'LIMIT', 0, n), base .. 'm:'
+  local names, bodies = redis.pcall('ZRANGEBYSCORE', base .. 'markers', '-inf', now, 'LIMIT', 0, n), base .. 'm:'
+  if names.err then return block('markers') end
   local keys, gone, later, any_large = {}, {}, {}, false
   for i = 1, #names do
     local no = string.match(names[i], '^(%d+):')

@@ -1,10 +1,9 @@
 -- put/each: puts one message.
 --
--- NEEDS    accepted, again, base, bucket_add, bucket_check, bucket_of, byte, call, check_fields, displace, due, due_of,
---          earlier, expire_after, fields, gen, held, is_new, is_stale, join_indexes, keep, key_of, largest,
---          max_default, merge, misnamed, must_be, no, note, now, pending_at, push_ready, ready_stamp, record, rule,
---          sub, taken, topic, topic_open, tried, DEAD, DOOMED, EXPIRES, FORMAT, HASH, HEAD, INDEXED, LAST_MS, PENDING,
---          RELATIVE
+-- NEEDS    accepted, again, base, bucket_add, bucket_of, byte, call, check_fields, displace, due, due_of, earlier,
+--          expire_after, fields, gen, held, is_new, is_stale, join_indexes, keep, key_of, largest, max_default, merge,
+--          misnamed, no, note, now, pending_at, push_ready, ready_stamp, record, rule, sub, taken, topic, topic_open,
+--          tried, DEAD, DOOMED, EXPIRES, FORMAT, HASH, HEAD, INDEXED, LAST_MS, PENDING, RELATIVE
 -- CHANGES  accepted, due, is_new, largest
 -- GIVES    put
 
@@ -43,14 +42,11 @@ local function put(id, text, env)
       if record and text == '+0' then due = math.min(due, expires - 1) end
       if expires <= due then return 'refused expiry not after the due time' end
       if expires > LAST_MS then return 'refused expiry' end
-      must_be('zset', 'expiries')
     end
-    if group then must_be('zset', 'g:' .. group) end
   end
   local wrong = misnamed(id, group)
   if wrong then return wrong end
   local direct = due <= now and not held
-  if direct then must_be('list', 'r:' .. no) else bucket_check(no, due) end
 
   if found then
     answer, old = taken(id, flags, env)

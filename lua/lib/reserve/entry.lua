@@ -1,7 +1,7 @@
 -- reserve/entry: judges an entry of a queue, and settles or defers an entry that is not delivered.
 --
--- NEEDS    bucket_add, bucket_check, bucket_of, buried, byte, dropped, expired, finish, is_whole, kill_malformed, now,
---          read, sub, EXPIRES, FORMAT, HASH, PENDING, STATE
+-- NEEDS    bucket_add, bucket_of, buried, byte, dropped, expired, finish, is_whole, kill_malformed, now, read, sub,
+--          EXPIRES, FORMAT, HASH, PENDING, STATE
 -- CHANGES  buried, dropped, expired
 -- GIVES    drop, look, set_aside
 
@@ -45,6 +45,5 @@ end
 -- in ten seconds.
 local function set_aside(no, entry, env)
   local due = #env < 16 and now or struct.unpack('>I8', env, 9)
-  bucket_check(no, due)
   bucket_add(bucket_of(no, due), now + 10000, { now + 10000, sub(entry, 1, -8) })
 end

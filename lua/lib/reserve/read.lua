@@ -4,13 +4,13 @@
 -- NEEDS    answer, at, byte, bytes, call, entries, leased_head, many, max_bytes, no, now, prefix, sub, terms, until_ms,
 --          EXPIRES, FORMAT, HASH, INDEXED, PENDING
 -- CHANGES  bytes
--- GIVES    bytes_before, heads, keys, last_gen, leases, taken, until_text
+-- GIVES    heads, keys, last_gen, leases, taken, until_text
 
 local keys, leases, heads, met, taken = { prefix .. sub(entries[1], 1, -12) }, { nil, nil }, { nil }, nil, 0
 for i = 2, many do keys[i] = prefix .. sub(entries[i], 1, -12) end
 -- Reads all messages in one command, unless the topic has large messages: then as many as the bytes have room
 -- for.
-local large, envs, before, behind, bytes_before = tonumber(terms[5]), nil, 0, 0, bytes
+local large, envs, before, behind = tonumber(terms[5]), nil, 0, 0
 local last_gen = call('HINCRBY', KEYS[1], 'gen', many == 1 and '2' or 2 * many)
 local gen = last_gen - 2 * many
 local until_text, until_bytes = string.format('%d', until_ms), struct.pack('>I8', until_ms)

@@ -1,18 +1,19 @@
 -- reserve/take: takes messages of any kind from one topic.
 --
--- NEEDS    alarm, answer, base, bytes, call, count, drop, gen, gen_bytes, gens, group_in, has_to_wait, leased_head,
---          limit, look, max_bytes, must_be, newer, note, note_lease, now, park, room_of, rooms, set_aside, sub, who,
---          HASH, INDEXED
--- CHANGES  bytes, newer
--- GIVES    take
+-- NEEDS    alarm, answer, base, begun, bytes, call, count, drop, gen, gen_bytes, gens, group_in, has_to_wait,
+--          leased_head, limit, look, looks, max_bytes, newer, note, note_lease, now, park, room_of, rooms, set_aside,
+--          sub, wanted, who, HASH, INDEXED
+-- CHANGES  bytes, looks, newer, wanted
+-- GIVES    drop_unleased, take
 
 -- Hands out the messages of `heads` (key, head, …) under their leases (end, receipt, …). Leases come first: a lease
--- whose message was not handed out ends by itself, a message without a lease would be stuck. `flights` are the groups and
--- receipts that count in a limit.
+-- whose message was not handed out ends by itself, a message without a lease would be stuck. So does the counter: see
+-- `lease.lua`. `flights` are the groups and receipts that count in a limit.
 local function lease_out(no, leases, heads, until_ms, flights)
   note_lease(until_ms - now)
   alarm('leases', until_ms)
   redis.call('ZADD', base .. 'leases', unpack(leases))
+  redis.call('HINCRBY', base .. 'stats', 'leased:' .. no, #heads / 2)
   for i = 1, #flights, 2 do redis.call('ZADD', base .. 'f:' .. no .. ':' .. flights[i], now, flights[i + 1]) end
   for i = 1, #heads, 2 do call('SETRANGE', heads[i], '0', heads[i + 1]) end
   for i = 1, #heads, 2 do
@@ -21,15 +22,18 @@ local function lease_out(no, leases, heads, until_ms, flights)
   end
 end
 
--- Takes up to `n` from one topic, or of the parked messages of one of its groups. Returns the number taken, the number of
--- visited entries, and whether the list is at its end. Entries are read first, and leave the list once all are settled: an
--- error in between leaves stale entries, never a lost one.
+-- Drops the messages behind the leased ones from the answer for the topic at hand.
+local function drop_unleased()
+  for i = #answer, begun + 4 + 3 * answer[begun + 3], -1 do answer[i] = nil end
+end
+
+-- Takes up to `n` from one topic, or of the parked messages of one of its groups. Returns the number taken, and whether
+-- the list is at its end. Entries are read first, and leave the list once all are settled: an error in between leaves stale
+-- entries, never a lost one.
 local function take(no, n, until_ms, parked)
   local queue, prefix = base .. (parked and 'p:' .. no .. ':' .. parked or 'r:' .. no), base .. 'm:' .. no .. ':'
   local entries = redis.call('LRANGE', queue, 0, n - 1)
-  if #entries == 0 then return 0, 0, true end
-  must_be('zset', 'leases')
-  must_be('hash', 'stats')
+  if #entries == 0 then return 0, true end
   gens(#entries)
   local keys = {}
   for i = 1, #entries do keys[i] = prefix .. sub(entries[i], 1, -12) end
@@ -38,6 +42,13 @@ local function take(no, n, until_ms, parked)
   local flights, later = {}, {}
   local until_text, until_bytes = string.format('%.0f', until_ms), struct.pack('>I8', until_ms)
   local receipt_start, stamp, ready_us = no .. ':', nil, nil
+
+  -- A message that cannot be handled now comes back in ten seconds.
+  local function put_off(entry, env)
+    newer = newer + 1
+    if pcall(set_aside, no, entry, env) then gone = gone + 1 else back[#back + 1] = entry end
+  end
+
   for i = 1, #entries do
     if bytes >= max_bytes then break end
     if i > behind then
@@ -53,7 +64,7 @@ local function take(no, n, until_ms, parked)
     local sound, waiting = true, false
     if group and not parked then sound, waiting = pcall(has_to_wait, no, group) end
     if sound and waiting then
-      later[#later + 1], later[#later + 2] = group, entry
+      later[#later + 1], later[#later + 2], later[#later + 3] = group, entry, env
     elseif sound and word == 'ready' then
       local g = gen_bytes(gen(flags > HASH and bit.band(flags, INDEXED) > 0))
       local receipt = receipt_start .. sub(entry, 1, -12) .. g
@@ -71,18 +82,16 @@ local function take(no, n, until_ms, parked)
     else
       local ok, counted = false, true
       if sound and word ~= 'newer' then ok, counted = pcall(drop, no, sub(entry, 1, -12), word) end
-      if not ok then
-        newer, counted = newer + 1, pcall(set_aside, no, entry, env)
-        if not counted then back[#back + 1] = entry end
-      end
-      if counted then gone = gone + 1 end
+      if not ok then put_off(entry, env) elseif counted then gone = gone + 1 end
     end
   end
+  for i = 1, #later, 3 do
+    if not pcall(park, no, later[i], later[i + 1]) then put_off(later[i + 1], later[i + 2]) end
+  end
   if taken > 0 then lease_out(no, leases, heads, until_ms, flights) end
-  for i = 1, #later, 2 do park(no, later[i], later[i + 1]) end
+  answer[begun + 3], wanted, looks = answer[begun + 3] + taken, wanted - taken, looks - seen
   if #back > 0 then redis.call('RPUSH', queue, unpack(back)) end
   redis.call('LTRIM', queue, seen, '-1')
   count('ready', no, -taken - gone)
-  count('leased', no, taken)
-  return taken, seen, #entries < n or #back > 0
+  return taken, #entries < n or #back > 0
 end

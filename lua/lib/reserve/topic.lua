@@ -1,25 +1,12 @@
 -- reserve/topic: takes from one topic as much as its policy and the limits of the call allow.
 --
--- NEEDS    allowance, answer, any_paused, base, begun, broken, bytes, come_back, lease_ms, limit, looks, max_bytes,
---          must_be, now, place, queued, rooms, take, take_parked, topic_lease, topic_no, wanted, MOST_IDS
--- CHANGES  any_paused, begun, broken, limit, looks, queued, rooms, wanted
+-- NEEDS    allowance, answer, any_paused, base, begun, broken, bytes, come_back, drop_unleased, lease_ms, limit, looks,
+--          max_bytes, now, place, queued, rooms, take, take_parked, topic_lease, wanted, MOST_IDS
+-- CHANGES  any_paused, begun, broken, limit, queued, rooms
 -- GIVES    reserve_from, served
 
--- The policy of a topic for handing out.
-local function terms(no)
-  must_be('list', 'r:' .. no)
-  local values = redis.pcall('HMGET', base .. 't:' .. no, 'paused', 'rate', 'tat', 'lease_ms', 'grouped', 'group_in_flight',
-    'paused_groups')
-  if values.err then must_be('hash', 't:' .. no) end
-  if values[5] then
-    must_be('zset', 'k:' .. no)
-    must_be('zset', 'n:' .. no)
-  end
-  if values[7] then must_be('zset', 'q:' .. no) end
-  return values
-end
-
-local served = #answer > 6
+-- True once a topic was served: of a topic begun by the fast path, only what was taken counts.
+local served = #answer > (begun and 9 or 6)
 
 -- Applies the limit of the topic's groups and their pauses. Without any, ends the marks of an earlier limit once no message is
 -- subject to them.
@@ -32,32 +19,35 @@ local function limit_groups(no, grouped, in_flight, paused_groups)
   end
 end
 
-local function reserve_from(topic)
-  local no = topic_no(topic)
-  if not no then return end
-  local at = begun or #answer
-  local ok, policy_or_fault = pcall(terms, no)
-  if not ok then
-    broken = policy_or_fault
-    answer[at + 1], answer[at + 2], answer[at + 3] = place - 4, 0, 0
-    return
-  end
-  served = true
-  local paused, rate, empty_at, topic_lease_ms, grouped, in_flight, paused_groups = unpack(policy_or_fault)
+-- Takes from topic `no`, whose place in the answer is `begun`.
+local function take_allowed(no)
+  local paused, rate, empty_at, topic_lease_ms, grouped, in_flight, paused_groups = unpack(redis.call('HMGET', base .. 't:' .. no,
+    'paused', 'rate', 'tat', 'lease_ms', 'grouped', 'group_in_flight', 'paused_groups'))
   limit_groups(no, grouped, in_flight, paused_groups)
   local allowed, interval, tat = allowance(no, paused, tonumber(rate), empty_at)
   local until_ms = now + (lease_ms or topic_lease(topic_lease_ms))
-  if not begun then answer[at + 1], answer[at + 2], answer[at + 3] = place - 4, until_ms, 0 end
+  if not answer[begun + 1] then answer[begun + 1], answer[begun + 2], answer[begun + 3] = place - 4, until_ms, 0 end
   local taken, over = limit and take_parked(no, math.min(allowed, MOST_IDS), until_ms) or 0, bytes >= max_bytes
   while not over and wanted > 0 and looks > 0 and allowed > taken do
-    local got, seen, last = take(no, math.min(wanted, looks, allowed - taken), until_ms)
-    taken, wanted, looks = taken + got, wanted - got, looks - seen
-    over = last or bytes >= max_bytes
+    local got, last = take(no, math.min(wanted, looks, allowed - taken), until_ms)
+    taken, over = taken + got, last or bytes >= max_bytes
   end
-  answer[at + 3], begun = answer[at + 3] + taken, nil
   if looks <= 0 and not over then come_back(0) end
   if interval and taken > 0 then
     redis.call('HSET', base .. 't:' .. no, 'tat', string.format('%.0f', tat + taken * interval))
     if taken >= allowed and wanted > 0 then come_back(math.ceil(interval / 1000)) end
   end
+end
+
+-- Takes from the topic at `place`. A fault stops no other topic: this one keeps what is leased.
+local function reserve_from(no)
+  begun = begun or #answer
+  local sound, fault = pcall(take_allowed, no)
+  if not sound then
+    broken = fault
+    if not answer[begun + 1] then answer[begun + 1], answer[begun + 2], answer[begun + 3] = place - 4, 0, 0 end
+    drop_unleased()
+    if answer[begun + 3] == 0 then answer[begun + 2] = 0 end
+  end
+  served, begun = served or sound or answer[begun + 3] > 0, nil
 end

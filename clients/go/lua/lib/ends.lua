@@ -10,12 +10,6 @@ local function end_of(remember)
   return string.format('e:%d', until_ms), until_ms
 end
 
--- Before any change, refuses keys of the wrong type for a marker's end.
-local function end_check(remember)
-  must_be('zset', 'ends')
-  must_be('list', end_of(remember))
-end
-
 -- Schedules the end of a message's marker. Call before writing the marker.
 local function end_marker(m, remember)
   local list, until_ms = end_of(remember)

@@ -13,13 +13,6 @@ end
 
 local function has_entry(index, member) return redis.pcall('ZSCORE', base .. index, member) ~= false end
 
--- The group and the expiry of `m`, each nil if missing. Raises an error for unreadable optional fields.
-local function group_and_expiry(m)
-  if bit.band(m.flags, INDEXED) == 0 then return end
-  local _, expires, _, group = fields(m.env, m.flags)
-  return group, expires
-end
-
 -- True if a marker will never be forgotten: its own time has passed, and so has each list that could hold it, given the
 -- longest memory ever configured. Lists are not searched.
 local function is_endless_marker(m)
@@ -118,8 +111,8 @@ local function silent_since(index)
   end
   if not RINGS[kind_of(index)] then return nil end
   local first = redis.call('ZRANGE', base .. index, '0', '0', 'WITHSCORES')[2]
-  local rings = first and redis.call('ZSCORE', base .. 'alarms', index)
-  if not first or rings and tonumber(rings) <= math.max(tonumber(first), now + 10000) then return nil end
+  local rings = first and redis.pcall('ZSCORE', base .. 'alarms', index)
+  if not first or type(rings) == 'table' or rings and tonumber(rings) <= math.max(tonumber(first), now + 10000) then return nil end
   return tonumber(first)
 end
 

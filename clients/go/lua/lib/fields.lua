@@ -8,3 +8,10 @@ local function fields(env, flags)
   if bit.band(flags, FIRST) > 0 then first, at = struct.unpack('>I8', env, at) end
   return hash, expires, backoff, group, at, first
 end
+
+-- The group and the expiry of `m`, each nil if missing. Raises an error for unreadable optional fields.
+local function group_and_expiry(m)
+  if bit.band(m.flags, INDEXED) == 0 then return end
+  local _, expires, _, group = fields(m.env, m.flags)
+  return group, expires
+end

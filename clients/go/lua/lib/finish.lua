@@ -9,41 +9,29 @@ local function remembered_ms(m, outcome)
   return policy(m.no, generated(m.id) and 'remember_generated_ms' or 'remember_own_ms')
 end
 
--- Before any change, refuses an index of `m` with the wrong type.
-local function index_check(m)
-  if bit.band(m.flags, INDEXED) == 0 then return end
-  local _, expires, _, group = fields(m.env, m.flags)
-  if expires then must_be('zset', 'expiries') end
-  if group then must_be('zset', 'g:' .. group) end
-end
-
-local function leave_indexes(m)
-  if bit.band(m.flags, INDEXED) == 0 then return end
-  local _, expires, _, group = fields(m.env, m.flags)
+-- Call once `m` is over: leftovers of an index that cannot be written are stale.
+local function leave_indexes(m, group, expires)
   local name = m.no .. ':' .. m.id
-  if expires then redis.call('ZREM', base .. 'expiries', name) end
-  if group then redis.call('ZREM', base .. 'g:' .. group, name) end
+  if expires then redis.pcall('ZREM', base .. 'expiries', name) end
+  if group then redis.pcall('ZREM', base .. 'g:' .. group, name) end
 end
 
 -- Ends `m`. The caller removes the message from its place afterwards: an interrupted script then leaves a stale entry,
 -- never a message without an entry.
 local function finish(m, outcome)
+  -- First: a message with unreadable fields is not over, but malformed.
+  local group, expires = group_and_expiry(m)
   local key, remember = base .. 'm:' .. m.no .. ':' .. m.id, remembered_ms(m, outcome)
-  if remember > 0 then end_check(remember) end
-  index_check(m)
-  if m.state == DEAD then
-    must_be('hash', 'w:' .. m.no)
-    redis.call('HDEL', base .. 'w:' .. m.no, m.id)
-  end
+  if remember > 0 then end_marker(m, remember) end
+  if m.state == DEAD then redis.call('HDEL', base .. 'w:' .. m.no, m.id) end
   if remember == 0 then
     redis.call('UNLINK', key)
   else
     local hash = bit.band(m.flags, HASH)
-    end_marker(m, remember)
     redis.call('SET', key, struct.pack(HEAD, FORMAT, OUTCOME[outcome], hash, m.gen, m.due, now, m.delivery,
       m.attempt, m.max) .. (hash > 0 and string.sub(m.env, 33, 40) or ''))
   end
-  leave_indexes(m)
+  leave_indexes(m, group, expires)
   count(outcome, m.no, 1)
   note(m.no, m.id, outcome)
 end

@@ -3,7 +3,8 @@
 -- The end of an entry: the ready time of its message.
 local function ready_stamp() return struct.pack('>I7', now_us) end
 
--- Appends entries like `make_ready`; raises an error for a queue of the wrong type.
+-- Appends entries like `make_ready`; raises the fault if Redis refuses.
 local function push_ready(no, entries)
-  if not make_ready(no, entries) then error({ err = 'DQTYPE ' .. base .. 'r:' .. no .. ' is not a list' }) end
+  local done, fault = make_ready(no, entries)
+  if not done then error(fault) end
 end

@@ -214,7 +214,8 @@ impl Run {
             let state = &mut self.table.lanes[answer.lane];
             state.answered(found, now, now + REST_AFTER_ERROR);
             if is_served {
-                let answered = found.found.as_ref().map_or_else(is_of_topics, |_| true);
+                // Such a key is the operator's to mend: the shard itself is well.
+                let answered = found.found.as_ref().map_or_else(Error::is_wrong_type, |_| true);
                 self.context.progress().reserved(answer.lane, found.shard, answered, now);
             } else {
                 state.cool(found.shard);
@@ -419,12 +420,6 @@ impl Run {
             Ended::Batch(Report { freed, measure: None })
         });
     }
-}
-
-/// True if every topic that was asked for has a key of the wrong type, `…}:r:1` or `…}:t:1`: the shard itself is well.
-fn is_of_topics(error: &Error) -> bool {
-    let Error::Redis { detail, .. } = error else { return false };
-    error.is_wrong_type() && (detail.contains("}:r:") || detail.contains("}:t:"))
 }
 
 /// True if a repeat would fail too while other shards are well. A missing shard may be restored.

@@ -163,6 +163,20 @@ crate::codes! {
         ],
         exit: Exit::Unavailable,
     };
+
+    /// Another program wrote one of delayq's keys.
+    WRONG_KEY = Code {
+        id: "DQ-R012",
+        title: "a key has another type",
+        cause: "Another program, or a command by hand, wrote a key of delayq. The call stopped there, and may be \
+                carried out in part; repeating it is safe. Nothing is lost.",
+        tries: [
+            "Find the key: delayq audit. If the audit stops as well, the key is the shard's meta.",
+            "Restore the key from a backup, or delete it with redis-cli DEL; then repeat the command.",
+            "Mend what the key's loss left behind: delayq repair.",
+        ],
+        exit: Exit::Refused,
+    };
 }
 
 /// The code of a cause; `None` for what the caller asked wrongly.
@@ -188,7 +202,8 @@ fn of_word(word: &str) -> Option<&'static Code> {
     Some(match word {
         "NOAUTH" | "WRONGPASS" | "NOPERM" => &LOGIN,
         "OOM" | "MISCONF" | "READONLY" | "NOREPLICAS" => &NO_WRITES,
-        "DQTYPE" | "WRONGTYPE" | "NOSCRIPT" => &BUG,
+        "WRONGTYPE" => &WRONG_KEY,
+        "NOSCRIPT" => &BUG,
         // A script refused a value before it changed anything.
         "DQARG" => return None,
         _ => &UNREACHABLE,
@@ -204,7 +219,8 @@ mod tests {
         for (words, code) in [
             (&["OOM", "MISCONF", "READONLY", "NOREPLICAS"][..], Some(&NO_WRITES)),
             (&["NOAUTH", "WRONGPASS", "NOPERM"], Some(&LOGIN)),
-            (&["DQTYPE", "WRONGTYPE", "NOSCRIPT"], Some(&BUG)),
+            (&["WRONGTYPE"], Some(&WRONG_KEY)),
+            (&["NOSCRIPT"], Some(&BUG)),
             (&["LOADING", "CLUSTERDOWN"], Some(&UNREACHABLE)),
             (&["DQARG"], None),
         ] {

@@ -139,7 +139,7 @@ mod tests {
             "TRYAGAIN",
             "WRONGPASS",
         ];
-        let lasting = ["CROSSSLOT", "DQARG", "DQTYPE", "NOPERM", "ERR"];
+        let lasting = ["CROSSSLOT", "DQARG", "NOPERM", "ERR", "WRONGTYPE"];
         let mut table = vec![
             both(redis("NOSCRIPT"), Taught::Script, Again::Script),
             both(redis("MOVED"), Taught::Slot, Again::Slot),

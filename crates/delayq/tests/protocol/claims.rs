@@ -24,7 +24,7 @@
 //! | two keys are declared, and a slot being moved refuses the whole script | `of_scripts::no_script_touches…`, `slots` |
 //! | one clock per script, never the caller's | `of_scripts::no_script_touches…` |
 //! | a repeated call changes nothing, or continues | `model_test::with_every_answer_lost…` |
-//! | safe halfway: types first, poison aside, a later format stays | `poison`, `model_test::with_keys_of_the_wrong_type…` |
+//! | safe halfway: a key of another type is like a cut; poison aside, a later format stays | `way_out`, `poison`, `model_test::with_poison_about…` |
 //! | no command scans the queue | `commands` |
 //! | all but what accepts messages runs when the memory is full | `faults::under_oom…`, `of_scripts::all_but…` |
 //! | a nearer due time is published | `compare::told`, after every step of the model |

@@ -17,8 +17,6 @@ pub(crate) struct Watch {
     turns: BTreeSet<(String, Vec<u8>)>,
     said: usize,
     kept: BTreeMap<Name, &'static str>,
-    /// True if keys may be broken, which may lose events.
-    loses_events: bool,
     pub(crate) timer: Option<u64>,
 }
 
@@ -29,10 +27,6 @@ macro_rules! ensure {
 // === impl Watch ===
 
 impl Watch {
-    pub(crate) fn of(loses_events: bool) -> Self {
-        Self { loses_events, ..Self::default() }
-    }
-
     pub(crate) fn lose(&mut self, name: &Name) {
         self.kept.remove(name);
     }
@@ -60,7 +54,7 @@ pub(crate) fn compare(model: &Model, shard: &Snapshot, watch: &mut Watch) -> Out
     groups(model, shard)?;
     limits(model, shard)?;
     registry(model, shard)?;
-    alarms(model, shard)?;
+    alarms(shard)?;
     histories(model, shard, watch)?;
     told(shard, watch)
 }
@@ -98,9 +92,7 @@ fn message(name: &Name, msg: &Msg, model: &Model, shard: &Snapshot, watch: &mut 
         Place::Delayed => {
             let due = msg.due();
             ensure!(
-                in_bucket.iter().all(
-                    |(_, hour, _, score)| *hour == due / 3_600_000 && is_indexed(Some(score), due, model)
-                ),
+                in_bucket.iter().all(|(_, hour, _, score)| *hour == due / 3_600_000 && *score == due),
                 "{in_bucket:?}"
             );
             ensure!(
@@ -125,7 +117,7 @@ fn message(name: &Name, msg: &Msg, model: &Model, shard: &Snapshot, watch: &mut 
         }
         Place::Leased { receipt, until } => {
             let lease = shard.index("leases").get(receipt);
-            ensure!(is_indexed(lease, *until, model), "lease of {receipt:?} until {until}, not {lease:?}");
+            ensure!(lease == Some(until), "lease of {receipt:?} until {until}, not {lease:?}");
             ensure!(
                 *receipt == [index_name(name), generation.to_be_bytes().to_vec()].concat(),
                 "gen {generation}"
@@ -149,11 +141,6 @@ fn message(name: &Name, msg: &Msg, model: &Model, shard: &Snapshot, watch: &mut 
     Ok(())
 }
 
-/// True for an entry at its time, or later if a broken key stopped the pump.
-fn is_indexed(entry: Option<&u64>, time: u64, model: &Model) -> bool {
-    entry.is_some_and(|&entry| entry == time || (entry > time && entry <= model.blocked_until))
-}
-
 /// Entries equal messages in number: with each message in its place, no entry is superfluous.
 fn totals(model: &Model, shard: &Snapshot) -> Outcome {
     let count = |is: &dyn Fn(&Msg) -> bool| model.messages.values().filter(|msg| is(msg)).count();
@@ -170,7 +157,7 @@ fn totals(model: &Model, shard: &Snapshot) -> Outcome {
     }
     for ms in shard.ends.keys() {
         let time = shard.index("ends").get(format!("e:{ms}").as_bytes());
-        ensure!(is_indexed(time, *ms, model), "the list of {ms} ends {time:?}");
+        ensure!(time == Some(ms), "the list of {ms} ends {time:?}");
     }
     for no in 1..=model.topics.len() as u32 {
         for counter in ["accepted", "delivered", "cancelled", "expired", "purged", "replaced", "buried"] {
@@ -204,10 +191,7 @@ fn groups(model: &Model, shard: &Snapshot) -> Outcome {
             Some(expires) if msg.stored.relative && expires == UnixMillis::MAX.get() => {
                 ensure!(listed.is_none(), "{name:?} expires {listed:?}, and never should");
             }
-            Some(expires) => ensure!(
-                is_indexed(listed.as_ref(), expires, model),
-                "{name:?} expires {listed:?}, not {expires}"
-            ),
+            Some(expires) => ensure!(listed == Some(expires), "{name:?} expires {listed:?}, not {expires}"),
             None => ensure!(listed.is_none(), "{name:?} expires {listed:?}, and never should"),
         }
     }
@@ -303,7 +287,7 @@ fn registry(model: &Model, shard: &Snapshot) -> Outcome {
 }
 
 /// An alarm may be early, never late, and belongs to a known entry.
-fn alarms(model: &Model, shard: &Snapshot) -> Outcome {
+fn alarms(shard: &Snapshot) -> Outcome {
     let alarms = shard.index("alarms");
     let mut heads: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
     for (no, hour, _, due) in &shard.buckets {
@@ -317,12 +301,7 @@ fn alarms(model: &Model, shard: &Snapshot) -> Outcome {
     }
     for (what, head) in heads {
         let alarm = alarms.get(&what);
-        let latest = head.max(model.blocked_until);
-        ensure!(
-            alarm.is_some_and(|alarm| *alarm <= latest),
-            "alarm {alarm:?} for {} of {head}",
-            lossy(&what)
-        );
+        ensure!(alarm.is_some_and(|alarm| *alarm <= head), "alarm {alarm:?} for {} of {head}", lossy(&what));
     }
     for member in alarms.keys() {
         let text = lossy(member);
@@ -339,7 +318,7 @@ fn histories(model: &Model, shard: &Snapshot, watch: &mut Watch) -> Outcome {
     let keeps = |no: u32| model.setting(no, "history").is_some_and(|most| most != b"0");
     let flag = shard.hashes.get("meta").is_some_and(|meta| meta.contains_key("history"));
     let any = (1..=model.topics.len() as u32).any(keeps);
-    ensure!(flag == any || watch.loses_events, "some topic keeps a history: {flag}, not {any}");
+    ensure!(flag == any, "some topic keeps a history: {flag}, not {any}");
     for (no, events) in &shard.histories {
         ensure!(keeps(*no), "topic {no} keeps no history, and has one");
         let marker = shard.index("markers").contains_key(format!("h:{no}").as_bytes());
@@ -349,9 +328,6 @@ fn histories(model: &Model, shard: &Snapshot, watch: &mut Watch) -> Outcome {
     watch.kept = (model.messages.iter().filter(|(name, _)| keeps(name.0)))
         .map(|(name, msg)| (name.clone(), msg.word()))
         .collect();
-    if watch.loses_events {
-        return Ok(());
-    }
     let last = |name: &Name| {
         let events = shard.histories.get(&name.0)?;
         let (_, what) = events.iter().rfind(|(id, _)| *id == name.1)?;

@@ -79,8 +79,6 @@ pub(crate) struct Model {
     pub(crate) owner: Option<(String, u64)>,
     pub(crate) held: bool,
     pub(crate) poisoned: bool,
-    /// Entries blocked by a broken key may wait until then, in ms.
-    pub(crate) blocked_until: u64,
 }
 
 pub(crate) struct Call<'a> {
@@ -88,8 +86,6 @@ pub(crate) struct Call<'a> {
     words: Vec<String>,
     pub(crate) before: &'a Snapshot,
     pub(crate) after: &'a Snapshot,
-    /// True if a key had the wrong type meanwhile; moves that needed the key then change nothing.
-    pub(crate) broken: bool,
 }
 
 pub(crate) type Outcome = Result<(), String>;
@@ -118,7 +114,7 @@ pub(crate) fn index_name(name: &Name) -> Vec<u8> {
 impl<'a> Call<'a> {
     pub(crate) fn new(answer: &'a [Vec<u8>], before: &'a Snapshot, after: &'a Snapshot) -> Self {
         let words = answer.iter().map(|item| lossy(item)).collect();
-        Self { answer, words, before, after, broken: false }
+        Self { answer, words, before, after }
     }
 
     fn number(&self, at: usize) -> Result<u64, String> {

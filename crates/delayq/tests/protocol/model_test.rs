@@ -54,8 +54,8 @@ async fn with_every_answer_lost_and_every_call_repeated_the_whole_shard_equals_t
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_keys_of_the_wrong_type_and_poison_about_the_rest_of_the_shard_equals_the_model() {
-    hold_to_the_model("with_keys_of_the_wrong_type", seeds(Weather::Poisoned, 4)).await;
+async fn with_poison_about_the_rest_of_the_shard_equals_the_model() {
+    hold_to_the_model("with_poison_about", seeds(Weather::Poisoned, 4)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -56,14 +56,14 @@ const MUTANTS: [(&str, &str, &str, &str); 110] = [
     ("ack lists no marker", "lib/ack/indexes", "redis.pcall('RPUSHX', unpack(lists[i]))", "1"),
     (
         "ack leaves the group index",
-        "lib/ack/indexes",
+        "lib/ack/write",
         "redis.pcall('ZREM', grouped[i], grouped[i + 1])",
-        "nil",
+        "do end",
     ),
     (
         "ack leaves the expiry",
         "lib/ack/write",
-        "call('ZREM', base .. 'expiries', unpack(expiring))",
+        "redis.pcall('ZREM', base .. 'expiries', unpack(expiring))",
         "do end",
     ),
     (
@@ -135,7 +135,7 @@ const MUTANTS: [(&str, &str, &str, &str); 110] = [
     (
         "reserve forgets the alarm of plain messages",
         "lib/reserve/lease",
-        "redis.pcall('ZADD', base .. 'alarms', 'LT', 'CH', until_text, 'leases')",
+        "call('ZADD', base .. 'alarms', 'LT', 'CH', until_text, 'leases')",
         "0",
     ),
     (
@@ -487,7 +487,7 @@ const MUTANTS_OF_SWEEPS: [(&str, &str, &str, &str); 5] = [
     (
         "an alarm of nothing stays for years",
         "repair",
-        "redis.call('ZREM', base .. 'alarms', index)",
+        "redis.pcall('ZREM', base .. 'alarms', index)",
         "do end",
     ),
     ("what is sound looks stale", "lib/fault", "return whole and not belongs", "return true"),
@@ -522,7 +522,7 @@ const MUTANTS_OF_GROUPS: [(&str, &str, &str, &str); 23] = [
     (
         "a parked entry stays in the ready queue",
         "lib/reserve/take",
-        "later[#later + 1], later[#later + 2] = group, entry",
+        "later[#later + 1], later[#later + 2], later[#later + 3] = group, entry, env",
         "back[#back + 1] = entry",
     ),
     (

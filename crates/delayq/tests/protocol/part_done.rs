@@ -4,7 +4,6 @@ use crate::action::{Action, Item};
 use crate::bare_shard::NOW;
 use crate::lab::{Lab, item};
 use crate::snapshot::lossy;
-use delayq::protocol::Verb;
 
 #[tokio::test]
 async fn a_put_that_stored_some_does_not_say_that_nothing_was_changed() {
@@ -17,7 +16,7 @@ async fn a_put_that_stored_some_does_not_say_that_nothing_was_changed() {
     let put = Action::Put { topic: "t".into(), items: vec![item("a", NOW), item("b", NOW), replacing] };
     let words = lab.words(put).await;
     assert_eq!(words[1..3], ["ready", "ready"]);
-    assert!(words[3].starts_with("refused DQTYPE "), "{words:?}");
+    assert!(words[3].starts_with("refused WRONGTYPE "), "{words:?}");
     let stored = lab.shard.snapshot().await;
     let ids: Vec<String> = stored.bodies.keys().map(|(_, id)| lossy(id)).collect();
     assert_eq!(ids, ["a", "b", "first"]);
@@ -27,16 +26,15 @@ async fn a_put_that_stored_some_does_not_say_that_nothing_was_changed() {
 #[tokio::test]
 async fn an_ack_that_settled_some_does_not_say_that_nothing_was_changed() {
     let mut lab = Lab::new().await;
-    lab.put("t", &[item("a", NOW), item("b", NOW), item("before", NOW)]).await;
-    let receipts = lab.reserve("t").await;
-    // The list of their markers exists already.
-    lab.words(Action::Ack { receipts: vec![receipts[2].clone()] }).await;
-    lab.shard.command(&[b"SETRANGE", b"~m:1:b", b"0", b"\x02"]).await;
-    lab.shard.break_key("alarms").await;
-    let receipts: Vec<&[u8]> = receipts[..2].iter().map(Vec::as_slice).collect();
-    let words = lab.shard.call(Verb::Ack, &receipts).await.unwrap();
-    assert_eq!(lossy(&words[0]), "delivered");
-    assert!(lossy(&words[1]).starts_with("failed DQTYPE "), "{}", lossy(&words[1]));
+    lab.put("t", &[item("a", NOW)]).await;
+    lab.put("u", &[item("b", NOW)]).await;
+    let receipts = [lab.reserve("t").await, lab.reserve("u").await].concat();
+    lab.shard.break_key("t:2").await;
+    let words = lab.words(Action::Ack { receipts: receipts.clone() }).await;
+    assert_eq!(words[0], "delivered");
+    assert!(words[1].starts_with("failed WRONGTYPE "), "{words:?}");
     let after = lab.shard.snapshot().await;
     assert_eq!(after.index("leases").len(), 1, "what failed is leased still");
+    lab.shard.mend_key("t:2").await;
+    assert_eq!(lab.words(Action::Ack { receipts }).await, ["expired", "delivered"]);
 }

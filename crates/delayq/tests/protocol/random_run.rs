@@ -8,7 +8,7 @@ mod refused;
 mod swept;
 
 use crate::action::{Action, List, Promote, Purge, Repeat, Reserve};
-use crate::bare_shard::{Answer, BareShard};
+use crate::bare_shard::BareShard;
 use crate::compare::{Watch, compare};
 use crate::model::{Call, Model, Msg, Place};
 use crate::snapshot::{Snapshot, lossy};
@@ -35,7 +35,7 @@ pub(crate) enum Weather {
     Fair,
     /// Every call loses its answer and is repeated; old calls arrive again too.
     AnswersLost,
-    /// Keys have the wrong type during a call, and stale entries appear.
+    /// Stale entries appear, and back-offs are invalid.
     Poisoned,
     /// Entries, bodies and alarms get lost, and sweeps mend the shard.
     Swept,
@@ -176,7 +176,7 @@ impl Run {
             admin,
             model,
             weather,
-            watch: Watch::of(weather == Weather::Poisoned),
+            watch: Watch::default(),
             before,
             receipts: Vec::new(),
             lost: BTreeSet::new(),
@@ -204,7 +204,6 @@ impl Run {
             match self.weather {
                 Weather::Fair => self.fair_step(&action).await?,
                 Weather::AnswersLost => self.lost_step(&action).await?,
-                Weather::Poisoned if self.rng.u8(..3) == 0 => self.broken_step(action).await?,
                 Weather::Poisoned => self.step(&action).await?,
                 Weather::Swept => self.swept_step(&action).await?,
                 Weather::Grouped if self.rng.u8(..8) == 0 => self.lost_step(&action).await?,
@@ -278,13 +277,5 @@ fn receipt_of(msg: &Msg) -> Option<&Vec<u8>> {
     match &msg.place {
         Place::Leased { receipt, .. } => Some(receipt),
         _ => None,
-    }
-}
-
-fn is_refused(answer: &Answer) -> bool {
-    let is_fault = |text: &str| text.contains("DQTYPE") || text.contains("WRONGTYPE");
-    match answer {
-        Ok(words) => words.iter().any(|word| is_fault(&lossy(word))),
-        Err(why) => is_fault(why),
     }
 }

@@ -211,27 +211,28 @@ async fn a_key_of_the_wrong_type_is_named_and_left_to_the_operator() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_of_the_wrong_type_keeps_no_sweep_from_its_end() {
     let mut scene = Scene::new().await;
-    scene.put(scene.message("a").after(FAR)).await;
-    scene.bare.command(&[b"ZADD", b"~g:nobody", b"1", b"1:nobody"]).await;
+    scene.put(scene.message("a")).await;
     let keep_one = Policy { dead_max: Some(1), ..Policy::default() };
     scene.admin.topic(&scene.stuck).change_policy(&keep_one, &[]).await.unwrap();
-    for key in ["d:1", "stats"] {
+    for key in ["d:1", "r:1", "leases"] {
         let name = format!("~{key}");
         scene.bare.command(&[b"DEL", name.as_bytes()]).await;
         scene.bare.command(&[b"SET", name.as_bytes(), b"x"]).await;
     }
     let audit = scene.found().await.0;
-    assert_eq!(audit.findings.len(), 3, "{audit:#?}");
+    assert_eq!(audit.findings.len(), 4, "{audit:#?}");
     let faults = scene.swept(true).await;
     let of = |kind| {
         faults.iter().filter(|fault| fault.kind == kind).map(|fault| &fault.mending).collect::<Vec<_>>()
     };
-    assert_eq!(of("wrong_type"), [&SweptMending::Left, &SweptMending::Left], "{faults:#?}");
-    assert!(matches!(of("stale_entry")[..], [SweptMending::Failed(_)]), "{faults:#?}");
+    assert_eq!(of("wrong_type"), [&SweptMending::Left; 3], "{faults:#?}");
+    assert!(matches!(of("no_place")[..], [SweptMending::Failed(_)]), "{faults:#?}");
     let repaired = scene.admin.audit().repair(audit, |_| {}).await.unwrap();
     assert_eq!((repaired.mended.len(), repaired.failed.len()), (0, 1), "{repaired:#?}");
 
-    scene.bare.command(&[b"DEL", b"~d:1", b"~g:nobody"]).await;
+    scene.bare.command(&[b"DEL", b"~d:1", b"~r:1"]).await;
+    let repaired = scene.admin.audit().repair(scene.found().await.0, |_| {}).await.unwrap();
+    assert_eq!((repaired.mended.len(), repaired.failed.len()), (1, 0), "{repaired:#?}");
     let uncounted = scene.found().await.0.uncounted;
     assert_eq!(uncounted.first().map(|not| not.why), Some("wrong_type"), "{uncounted:#?}");
 }

@@ -1,8 +1,10 @@
-//! After an error, or a cut between any two commands, every message can still finish.
+//! After an error, a cut between any two commands, or a key of another type, every message can still finish.
 //!
 //! Each script runs on a shard that has messages in every state. For every k, its k-th command fails: alone,
-//! like a key of the wrong type or a denied command, or with all later commands, like a cut. Then normal
-//! operation drains the shard: every message finishes, and none is lost.
+//! like a denied command, or with all later commands, like a cut. Then normal operation drains the shard: every
+//! message finishes, and none is lost. [`repeated`] does the same with a repeat of the call, and with each key of the shard.
+
+mod repeated;
 
 use crate::action::{Action, GiveBack, Item, Promote, Purge, Reserve};
 use crate::bare_shard::{BareShard, NOW};
@@ -52,11 +54,20 @@ local redis = (function()
 end)()
 ";
 
-fn failing_scripts() -> Arc<Scripts> {
-    Arc::new(Scripts::swapped(&|name, text| match name {
-        "lib/now" => Some(CLOCK.to_owned()),
-        _ if name.starts_with("lib/") || name == "probe" => None,
-        _ => text.split_once('\n').map(|(shebang, rest)| format!("{shebang}\n{FAILING}{rest}")),
+/// `extra` are replacements, as in [`scripts_with`](crate::bare_shard::scripts_with).
+fn failing_scripts(extra: &[(&str, &str, &str)]) -> Arc<Scripts> {
+    Arc::new(Scripts::swapped(&|name, text| {
+        let mut text = match name {
+            "probe" => return None,
+            "lib/now" => CLOCK.to_owned(),
+            _ if name.starts_with("lib/") => text.to_owned(),
+            _ => text.split_once('\n').map(|(shebang, rest)| format!("{shebang}\n{FAILING}{rest}"))?,
+        };
+        for (_, from, to) in extra.iter().filter(|(file, ..)| *file == name) {
+            assert!(text.contains(from), "lua/{name}.lua does not say {from:?} any more");
+            text = text.replace(from, to);
+        }
+        Some(text)
     }))
 }
 
@@ -81,6 +92,14 @@ impl Lab {
     async fn run(&mut self, action: &Action) -> Result<Vec<String>, String> {
         let answer = self.shard.call(action.verb(), &action.args()).await?;
         Ok(answer.iter().map(|item| lossy(item)).collect())
+    }
+
+    /// Makes a call whose commands fail as `cut` says; returns true if one did.
+    async fn run_cut(&mut self, action: &Action, cut: &str) -> bool {
+        self.shard.command(&[b"SET", b"~cut", cut.as_bytes()]).await;
+        let _ = self.run(action).await;
+        let met = self.shard.command(&[b"GETDEL", b"~cut"]).await;
+        redis::from_redis_value::<String>(met).unwrap() == "met"
     }
 
     async fn put(&mut self, items: &[Item]) {
@@ -392,29 +411,36 @@ fn stuck(shard: &Snapshot) -> Vec<String> {
     all
 }
 
-/// True if the call was cut, and the messages that normal operation left stuck or lost.
-async fn cut(lab: &mut Lab, case: &Case, k: usize, fault: Fault) -> (bool, Vec<String>) {
+/// Prepares the shard for a case; returns the call.
+async fn prepare(lab: &mut Lab, case: &Case) -> Action {
     lab.shard.remove().await;
     lab.seed().await;
-    let before = lab.shard.snapshot().await;
-    let plus = if fault == Fault::WithAllBehind { "+" } else { "" };
     lab.at(300.min(case.at));
     for action in &case.prior {
         lab.run(action).await.unwrap();
     }
     lab.at(case.at);
-    lab.shard.command(&[b"SET", b"~cut", format!("{k}{plus}").as_bytes()]).await;
-    let action = (case.action)(lab);
-    let _ = lab.run(&action).await;
-    let met = lab.shard.command(&[b"GETDEL", b"~cut"]).await;
-    let is_cut = redis::from_redis_value::<String>(met).unwrap() == "met";
+    (case.action)(lab)
+}
+
+/// After the call: normal operation until every message finishes.
+async fn go_on(lab: &mut Lab) -> Arc<Snapshot> {
     // A topic without messages can be forgotten, whatever a cut left behind.
     for topic in ["b", "c", "empty", "quiet"] {
         lab.run(&Action::Forget { topic: topic.into() }).await.unwrap();
     }
     lab.run(&pause(false)).await.unwrap();
     lab.drain().await;
-    let after = lab.shard.snapshot().await;
+    lab.shard.snapshot().await
+}
+
+/// True if the call was cut, and the messages that normal operation left stuck or lost.
+async fn cut(lab: &mut Lab, case: &Case, k: usize, fault: Fault) -> (bool, Vec<String>) {
+    let action = prepare(lab, case).await;
+    let before = lab.shard.snapshot().await;
+    let plus = if fault == Fault::WithAllBehind { "+" } else { "" };
+    let is_cut = lab.run_cut(&action, &format!("{k}{plus}")).await;
+    let after = go_on(lab).await;
     // A message that was forgotten on time, or with its topic, has also finished.
     let ended = |name: &&Name| case.at > FAR_MS || name.1 == [1; 16];
     let lost =
@@ -427,7 +453,7 @@ async fn cut(lab: &mut Lab, case: &Case, k: usize, fault: Fault) -> (bool, Vec<S
 async fn every_message_has_a_way_out(fault: Fault) {
     let server = RedisServer::start().await;
     let mut lab =
-        Lab { shard: BareShard::uncreated(&server, "w", failing_scripts()).await, receipts: Vec::new() };
+        Lab { shard: BareShard::uncreated(&server, "w", failing_scripts(&[])).await, receipts: Vec::new() };
     let (mut needs_repair, mut cuts) = (BTreeSet::new(), 0);
     for case in cases() {
         for k in 1.. {

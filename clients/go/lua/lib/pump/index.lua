@@ -1,6 +1,6 @@
 -- pump/index: handles the due names of an index, and sets the alarm to the rest.
 --
--- NEEDS    base, blocked, call, index_of_alarms, is, more, now
+-- NEEDS    base, blocked, call, index_of_alarms, more, now
 -- CHANGES  blocked, more
 -- GIVES    block, pump_index, rearm
 
@@ -23,8 +23,8 @@ end
 -- Hands the first `n` due names of an index to `one`, and removes them from the index. Blocked names (a later format, a
 -- key of the wrong type) stay, to be retried in ten seconds.
 local function pump_index(index, n, one, then_on)
-  if not is('zset', index) then return block(index) end
-  local names = redis.call('ZRANGEBYSCORE', base .. index, '-inf', now, 'LIMIT', 0, n)
+  local names = redis.pcall('ZRANGEBYSCORE', base .. index, '-inf', now, 'LIMIT', 0, n)
+  if names.err then return block(index) end
   for _, name in ipairs(names) do
     if pcall(one, name) then
       redis.call('ZREM', base .. index, name)

@@ -1,22 +1,22 @@
--- put/indexes: counts the plain messages and adds them to their indexes. Stops at the first failure, usually a key of
--- the wrong type.
+-- put/indexes: adds the plain messages to their indexes, and counts them. Stops at the first failure: the groups come first,
+-- since the general path repeats their entries unchanged.
 --
 -- NEEDS    accepted, base, buckets, entries, joined, nearest, no
 -- CHANGES  nearest
--- GIVES    counted, failed, length, queued
+-- GIVES    counted, failed, length
 
-local counted, queued, length = redis.pcall('HINCRBY', base .. 'stats', 'accepted:' .. no, accepted == 1 and '1' or accepted)
-local failed = type(counted) == 'table'
-for name, members in pairs(buckets) do
-  local nearer = failed or redis.pcall('ZADD', base .. 'alarms', 'LT', 'CH', members.score, name)
-  if nearer == 1 and (not nearest or members.first < nearest) then nearest = members.first end
-  failed = failed or type(nearer) == 'table' or type(redis.pcall('ZADD', base .. name, unpack(members))) == 'table'
-end
+local failed, length = false, nil
 for i = 1, joined and #joined or 0, 3 do
   failed = failed or type(redis.pcall('ZADD', joined[i], joined[i + 1], joined[i + 2])) == 'table'
 end
-if entries and not failed then
-  queued = redis.pcall('HINCRBY', base .. 'stats', 'ready:' .. no, #entries)
-  length = type(queued) == 'number' and redis.pcall('RPUSH', base .. 'r:' .. no, unpack(entries))
-  failed = type(length) ~= 'number'
+for name, members in pairs(buckets) do
+  local nearer = failed or redis.call('ZADD', base .. 'alarms', 'LT', 'CH', members.score, name)
+  if nearer == 1 and (not nearest or members.first < nearest) then nearest = members.first end
+  failed = failed or type(redis.pcall('ZADD', base .. name, unpack(members))) == 'table'
 end
+if entries and not failed then
+  length = redis.pcall('RPUSH', base .. 'r:' .. no, unpack(entries))
+  failed = type(length) == 'table'
+  if not failed then redis.pcall('HINCRBY', base .. 'stats', 'ready:' .. no, #entries) end
+end
+local counted = not failed and tonumber(redis.pcall('HINCRBY', base .. 'stats', 'accepted:' .. no, accepted == 1 and '1' or accepted))

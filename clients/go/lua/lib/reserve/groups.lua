@@ -1,6 +1,6 @@
 -- reserve/groups: the room of groups, of which a topic leases at most `group_in_flight` messages at a time, and none while paused.
 --
--- NEEDS    base, come_back, fields, gen_bytes, must_be, now, read, sub, GROUP, LEASED
+-- NEEDS    base, come_back, fields, gen_bytes, now, read, sub, GROUP, LEASED
 -- GIVES    any_paused, group_in, has_to_wait, limit, park, queued, room_of, rooms
 
 -- The limit of the topic at hand, nil without; whether any of its groups is paused; the room left in its groups, and whether
@@ -42,7 +42,6 @@ end
 local function has_to_wait(no, group)
   if queued[group] == nil then queued[group] = redis.call('ZSCORE', base .. 'k:' .. no, group) ~= false end
   if not queued[group] and room_of(no, group) > 0 then return false end
-  must_be('list', 'p:' .. no .. ':' .. group)
   queued[group] = true
   return true
 end

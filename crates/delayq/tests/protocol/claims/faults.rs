@@ -114,7 +114,7 @@ async fn a_broken_topic_takes_no_message_of_another_with_it() {
     assert!(why.is_ok_and(|answer| answer[8] == b"0"));
     let alone = Action::Reserve(Reserve::from("bad", 10, None));
     let why = shard.call(Verb::Reserve, &alone.args()).await.unwrap_err();
-    assert!(why.contains("DQTYPE {c:0}:r:2 is a set, not a list"), "{why}");
+    assert!(why.starts_with("WRONGTYPE"), "{why}");
 }
 
 #[tokio::test]

@@ -187,15 +187,3 @@ async fn what_is_due_already_goes_straight_to_ready_unless_the_shard_is_held() {
         drop(reserve(&mut shard, 10, None).await);
     }
 }
-
-#[tokio::test]
-async fn a_put_that_is_refused_whole_opens_no_topic() {
-    let server = RedisServer::start().await;
-    let mut shard = bare(&server).await;
-    shard.break_key("stats").await;
-    let put = put(vec![Item::new(b"a", NOW)]);
-    let why = shard.call(put.verb(), &put.args()).await.unwrap_err();
-    assert!(why.contains("DQTYPE {c:0}:stats is a set, not a hash"), "{why}");
-    shard.mend_key("stats").await;
-    assert_eq!(shard.snapshot().await.number("meta", "topics"), 0);
-}

@@ -58,22 +58,9 @@ impl Model {
     ) -> Outcome {
         let (mut step, next) = self.page_of_group(group, behind, limit);
         step.retain(|name| self.is_of(name, topic));
-        let (mut cancelled, mut leased, mut failed) = (0, 0, 0);
-        for name in &step {
-            let is_left = call.broken && call.after.bodies.get(name) == call.before.bodies.get(name);
-            match () {
-                () if self.messages[name].is_leased() => {
-                    leased += 1;
-                    self.cancel(name);
-                }
-                () if is_left => failed += 1,
-                () => {
-                    cancelled += 1;
-                    self.cancel(name);
-                }
-            }
-        }
-        let tally = [cancelled, leased, failed].map(|n: u64| n.to_string().into_bytes());
+        let leased = step.iter().filter(|name| self.messages[*name].is_leased()).count();
+        step.iter().for_each(|name| drop(self.cancel(name)));
+        let tally = [step.len() - leased, leased, 0].map(|n| n.to_string().into_bytes());
         same_bytes("cancel_group", call.answer, &[&next[..], &tally[..]].concat())
     }
 

@@ -18,19 +18,16 @@ impl Model {
             return same("promote", call.words.as_slice(), &nothing);
         }
         let (page, wanted) = self.promote_step(only, promote, call);
-        let (mut promoted, mut kept) = (0, 0);
+        let mut promoted = 0;
         for name in page {
             let is_meant = only.is_none_or(|no| no == name.0) && self.messages[&name].word() == "delayed";
-            // A message blocked by a broken key counts as kept.
-            if is_meant && call.broken && call.after.bodies.get(&name) == call.before.bodies.get(&name) {
-                kept += 1;
-            } else if is_meant {
+            if is_meant {
                 self.move_to(&name, self.now());
                 self.shifts.values_mut().for_each(|shift| shift.moved.retain(|(moved, _)| *moved != name));
                 promoted += 1;
             }
         }
-        let counts = [promoted, kept].map(|n: u64| n.to_string().into_bytes());
+        let counts = [promoted, 0].map(|n: u64| n.to_string().into_bytes());
         same_bytes("promoted", &call.answer[1..3], &counts)?;
         let [word, from, last] = wanted;
         same_bytes("promote", &call.answer[..1], &[word])?;

@@ -33,7 +33,7 @@ impl Model {
             None if call.words[0] == "not overdue" => {
                 let now = self.now();
                 let overdue = self.times().any(|(_, time)| time + 10_000 < now);
-                return same("something is long overdue", overdue && now > self.blocked_until, false);
+                return same("something is long overdue", overdue, false);
             }
             Some(epoch) if epoch < self.epoch => return idle(&format!("fenced {}", self.epoch)),
             Some(epoch) => self.epoch = epoch,
@@ -105,7 +105,7 @@ impl Model {
         let is_idle = alarms.values().all(|&alarm| alarm > now);
         let is_seen = alarms.get(b"leases".as_slice()).is_some_and(|&alarm| alarm > end);
         let late = call.after.index("leases").values().filter(|&&until| until > end).count();
-        same("leases that last too long", late > 0 && is_idle && is_seen && !call.broken, false)
+        same("leases that last too long", late > 0 && is_idle && is_seen, false)
     }
 
     /// Each topic's oldest messages become ready first, whatever the limit.
@@ -125,7 +125,7 @@ impl Model {
             let last_moved =
                 due(&Place::Ready).into_iter().filter(|(_, name)| was_left(name)).map(|(due, _)| due).max();
             let in_order = first_left.zip(last_moved).is_none_or(|(left, moved)| moved <= left);
-            same("the oldest first", in_order || call.broken || now <= self.blocked_until, true)?;
+            same("the oldest first", in_order, true)?;
         }
         Ok(())
     }
@@ -146,10 +146,7 @@ impl Model {
         }
         let seen = [moves.returned, moves.buried, moves.expired, moves.forgotten];
         same("returned, buried, expired, forgotten", &told[1..5], &seen)?;
-        if told[5] > 0 {
-            same("something was blocked, and a key is broken", call.broken, true)?;
-            self.blocked_until = self.blocked_until.max(now + 10_000);
-        }
+        same("blocked", told[5], 0)?;
         let runs = call.words[9..].chunks(2).map(|run| run[1].parse::<u64>().unwrap());
         same("messages of the runs", runs.sum(), told[0])?;
         if told[0] + moves.returned + moves.forgotten + moves.shifts > limit {
@@ -158,10 +155,8 @@ impl Model {
         match call.words[0].as_str() {
             "more" => Ok(()),
             "pumped" => match self.times().find(|(_, time)| *time <= now) {
-                Some((what, time)) if now > self.blocked_until => {
-                    Err(format!("{what} of {time} is left at {now}"))
-                }
-                _ => Ok(()),
+                Some((what, time)) => Err(format!("{what} of {time} is left at {now}")),
+                None => Ok(()),
             },
             other => Err(format!("pump: {other}")),
         }

@@ -19,10 +19,8 @@ pub(super) struct Terms {
 
 pub(super) enum Verdict {
     Ready(Name),
-    /// Dropped, expired or set aside.
+    /// Dropped or expired.
     Settled,
-    /// At the end of the queue again.
-    Stuck,
 }
 
 pub(super) struct Tally {
@@ -30,7 +28,6 @@ pub(super) struct Tally {
     bytes: u64,
     dropped: u64,
     expired: u64,
-    left: u64,
     wait: Option<u64>,
     at: usize,
 }
@@ -58,8 +55,7 @@ impl Tally {
 impl Model {
     pub(super) fn reserve(&mut self, reserve: &Reserve, call: &Call<'_>) -> Outcome {
         same("now", call.number(0)?, self.now_us)?;
-        let mut tally =
-            Tally { wanted: reserve.most, bytes: 0, dropped: 0, expired: 0, left: 0, wait: None, at: 6 };
+        let mut tally = Tally { wanted: reserve.most, bytes: 0, dropped: 0, expired: 0, wait: None, at: 6 };
         for (place, topic) in reserve.topics.iter().enumerate() {
             let is_over = tally.wanted == 0 || tally.is_full(reserve.max_bytes);
             let Some(no) = self.no(topic).filter(|_| !is_over) else { continue };
@@ -82,7 +78,7 @@ impl Model {
         }
         same("length", call.answer.len(), tally.at)?;
         let wait = tally.wait.map(|ms| ms.to_string()).unwrap_or_default();
-        let numbers = [tally.dropped, tally.expired, 0, tally.left].map(|n| n.to_string());
+        let numbers = [tally.dropped, tally.expired, 0, 0].map(|n| n.to_string());
         same("wait", &call.words[1], &wait)?;
         same("dropped, expired, buried, newer", &call.words[2..6], &numbers)
     }
@@ -132,7 +128,6 @@ impl Model {
                     taken += 1;
                 }
                 Verdict::Settled => {}
-                Verdict::Stuck => break,
             }
         }
         Ok(taken)
@@ -152,16 +147,6 @@ impl Model {
         };
         if !self.messages[&name].is_expired(self.now()) {
             return Verdict::Ready(name);
-        }
-        if call.broken && call.after.bodies.get(&name) == call.before.bodies.get(&name) {
-            // The message returns later, or goes to the end of its queue if even that is impossible.
-            tally.left += 1;
-            if call.after.in_bucket(terms.no, &entry[..entry.len() - 7]) {
-                self.messages.get_mut(&name).unwrap().place = Place::Delayed;
-                self.blocked_until = self.blocked_until.max(self.now() + 10_000);
-                return Verdict::Settled;
-            }
-            return Verdict::Stuck;
         }
         tally.expired += 1;
         self.finish(&name, "expired");

@@ -1,12 +1,10 @@
-//! The faults of a run: lost answers, keys of the wrong type, stale entries.
+//! The faults of a run: lost answers, invalid back-offs, stale entries.
 
 use super::refused::BROKEN_BACKOFFS;
-use super::{HOUR_MS, Run, is_refused, receipt_of};
+use super::{HOUR_MS, Run, receipt_of};
 use crate::action::{Action, Repeat};
-use crate::bare_shard::Answer;
 use crate::compare::compare;
-use crate::model::Call;
-use crate::snapshot::{POISON, lossy};
+use crate::snapshot::POISON;
 
 // === impl Run ===
 
@@ -40,66 +38,6 @@ impl Run {
             return Err("the repeat changed something".into());
         }
         Ok(())
-    }
-
-    /// Calls for one message while a key has the wrong type: the call is applied, or refused without a trace.
-    pub(super) async fn broken_step(&mut self, action: Action) -> Result<(), String> {
-        let action = of_one(action);
-        let key = self.key_to_break(&action);
-        self.log.push(format!("the same, of one message, with a set for {key}"));
-        self.set_clock();
-        self.shard.break_key(&key).await;
-        let answer = self.shard.call(action.verb(), &action.args()).await;
-        self.shard.mend_key(&key).await;
-        let after = self.shard.snapshot().await;
-        if is_refused(&answer) || action.is_look() {
-            match (&action, &answer) {
-                // A pump records the shard's owner before any move.
-                (Action::Pump { epoch: Some(epoch), .. }, _)
-                    if after.number("meta", "epoch") == *epoch as i64 =>
-                {
-                    self.model.epoch = self.model.epoch.max(*epoch);
-                }
-                _ => {}
-            }
-            compare(&self.model, &after, &mut self.watch)
-                .map_err(|why| format!("it answered {:?}, but: {why}", text(&answer)))?;
-            self.before = after;
-            return Ok(());
-        }
-        let answer = answer?;
-        let mut call = Call::new(&answer, &self.before, &after);
-        call.broken = true;
-        self.model.apply(&action, &call)?;
-        self.conclude(&action, &answer, after)
-    }
-
-    fn key_to_break(&mut self, action: &Action) -> String {
-        let hour = self.model.now() / HOUR_MS;
-        let mut keys: Vec<String> = [
-            "meta",
-            "stats",
-            "alarms",
-            "leases",
-            "expiries",
-            "markers",
-            "ends",
-            "g:user-1",
-            "g:2:{}",
-            "dictionaries",
-        ]
-        .map(str::to_owned)
-        .to_vec();
-        keys.extend(self.before.ends.keys().map(|ms| format!("e:{ms}")));
-        for no in 1..=self.model.topics.len() {
-            keys.extend(["r", "d", "t"].map(|kind| format!("{kind}:{no}")));
-            keys.extend([hour, hour + 1].map(|hour| format!("b:{no}:{hour}")));
-        }
-        // A cursor is removed by name, whatever its type; only reading fails.
-        if let Action::ShiftGroup { group, .. } = action {
-            keys.push(format!("shift:{group}"));
-        }
-        keys.swap_remove(self.rng.usize(..keys.len()))
     }
 
     /// Writes an invalid back-off into a topic's policy, which `configure` would refuse.
@@ -141,53 +79,5 @@ impl Run {
         self.before = self.shard.snapshot().await;
         self.watch.pass_over(&self.before);
         compare(&self.model, &self.before, &mut self.watch)
-    }
-}
-
-fn text(answer: &Answer) -> Vec<String> {
-    answer
-        .as_ref()
-        .map_or_else(|why| vec![why.clone()], |words| words.iter().map(|word| lossy(word)).collect())
-}
-
-fn of_one(action: Action) -> Action {
-    match action {
-        Action::Put { topic, mut items } => {
-            items.truncate(1);
-            Action::Put { topic, items }
-        }
-        Action::Cancel { topic, mut ids } => {
-            ids.truncate(1);
-            Action::Cancel { topic, ids }
-        }
-        Action::Reschedule { topic, mut changes } => {
-            changes.truncate(1);
-            Action::Reschedule { topic, changes }
-        }
-        Action::Reserve(mut reserve) => {
-            (reserve.most, reserve.topics) = (1, vec![reserve.topics.swap_remove(0)]);
-            Action::Reserve(reserve)
-        }
-        Action::Ack { mut receipts } => {
-            receipts.truncate(1);
-            Action::Ack { receipts }
-        }
-        Action::Extend { mut receipts, lease } => {
-            receipts.truncate(1);
-            Action::Extend { receipts, lease }
-        }
-        Action::Release { mut all } => {
-            all.truncate(1);
-            Action::Release { all }
-        }
-        Action::Bury { mut receipts } => {
-            receipts.truncate(1);
-            Action::Bury { receipts }
-        }
-        Action::Replay { topic, delay, mut ids } => {
-            ids.truncate(1);
-            Action::Replay { topic, delay, ids }
-        }
-        other => other,
     }
 }
