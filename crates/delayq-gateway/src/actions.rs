@@ -128,10 +128,14 @@ impl Actions {
     /// Never waits: without room, the action is counted as lost.
     pub(crate) fn record(&self, acting: Acting, response: &Response, code: Option<&str>) {
         let acted = response.extensions().get::<Acted>();
-        if !acting.always && acted.is_none() {
-            return;
+        if acting.always || acted.is_some() {
+            self.note(acting, acted.cloned().unwrap_or_default(), response.status(), code);
         }
-        let (action, tally) = acting.ended(acted.cloned().unwrap_or_default(), response.status(), code);
+    }
+
+    /// Like [`Self::record`], for an action without an answer.
+    pub(crate) fn note(&self, acting: Acting, acted: Acted, status: StatusCode, code: Option<&str>) {
+        let (action, tally) = acting.ended(acted, status, code);
         tracing::info!(?action, messages = tally.messages, "acted");
         if self.waiting.try_send((action, tally)).is_err() {
             self.metrics.actions_lost(1);

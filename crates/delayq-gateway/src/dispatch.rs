@@ -10,17 +10,22 @@
 //! Requests for the same topics and lease share a desk: one reserve asks for as many messages as the waiters want. A desk asks
 //! the shards that may have messages: every shard at first and once a second, otherwise the shards that publish a ready queue.
 //! A request with fewer messages than it wants waits for the shards that have more, and for no news.
+//!
+//! A stream reserves like a request, for as many messages as credits are free. [`Unsettled`] has the messages that the socket of a
+//! stream has taken, and gives these back at the end of the stream.
 
 mod desk;
 mod giving_back;
 mod handed;
 mod running;
+mod unsettled;
 mod watched;
 
 pub(crate) use desk::{Wanted, WantedKind};
 pub(crate) use giving_back::GivingBack;
 pub(crate) use handed::Handed;
 pub(crate) use running::ReserveTask;
+pub(crate) use unsettled::Unsettled;
 pub(crate) use watched::watched;
 
 use crate::server::Peer;

@@ -1,13 +1,14 @@
 //! The checks before every route: request id, host, token and framing; and the text of refusals.
 
 use crate::actions::Acting;
+use crate::admission::{Admission, Proof};
 use crate::input::{Query, Whole};
 use crate::problem::{Kind, Problem};
 use crate::rights::Right;
 use crate::server::Seat;
 use crate::sessions::Caller;
 use crate::state::{App, Scope};
-use crate::table::{DEADLINE, Route, Takes};
+use crate::table::{DEADLINE, Route, RouteAnswers, Takes};
 use crate::turns::TenantTurn;
 use crate::{origin, page};
 use axum::RequestExt as _;
@@ -18,6 +19,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use delayq::Fate;
 use delayq_service::config::HumanDuration;
+use sha2::{Digest as _, Sha256};
 use std::time::Duration;
 
 /// The header with the id of a request, and of its answer.
@@ -86,6 +88,11 @@ async fn guarded(
             names.map(|names| names.iter().map(|(name, of)| (name.to_owned(), of.to_owned())).collect());
         let operation = (route.name, route.acts());
         *acting = Some(Acting::new(&caller, operation, names.unwrap_or_default(), query.as_deref()));
+    }
+    if let (RouteAnswers::Frames(..), Some(right)) = (route.answers, route.needs) {
+        let proof = proof(app, request.headers());
+        let of = (&app.tokens, &app.sessions);
+        request.extensions_mut().insert(Admission::new(of, &caller, proof, (route.name, right)));
     }
     let Some(tenant) = caller.tenant.clone() else {
         request.extensions_mut().insert(caller);
@@ -189,6 +196,15 @@ async fn authorised(app: &App, route: &Route, headers: &HeaderMap) -> Result<Cal
         return Err(Problem::new(Kind::OfTenant, why).fate(Fate::NotApplied));
     }
     Ok(caller)
+}
+
+/// The proof that [`authorised`] has checked.
+fn proof(app: &App, headers: &HeaderMap) -> Proof {
+    match bearer(headers) {
+        _ if !app.tokens.are_needed() => Proof::None,
+        Some(token) => Proof::Token(Sha256::digest(token).into()),
+        None => Proof::Session(headers.clone()),
+    }
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {

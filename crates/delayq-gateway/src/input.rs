@@ -7,7 +7,7 @@ mod lines;
 mod query;
 
 use body::MAX_BODY;
-pub(crate) use body::{Whole, must_be_object};
+pub(crate) use body::{Whole, must_be_object, parsed};
 pub(crate) use form::Form;
 pub(crate) use items::Items;
 pub(crate) use lines::Lines;

@@ -22,6 +22,7 @@
 //! lease ends.
 
 mod actions;
+mod admission;
 pub mod codes;
 mod config;
 mod dispatch;

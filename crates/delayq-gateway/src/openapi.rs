@@ -18,6 +18,9 @@ const DESCRIPTION: &str = "A delay queue over HTTP. Refusals are problem+json wi
                            whether the call was applied. Own ids are recognised until `remember_own` (60 s) after the \
                            message has finished. Unknown parameters, keys and Delayq headers are refused.";
 
+const FRAMES: &str = "Each frame is text: an object of JSON with one key, as `x-frames` says. The subprotocol is `delayq.v1`, and may \
+                      be left out.";
+
 /// The document that the code describes; a test compares the two.
 #[must_use]
 pub fn generated() -> String {
@@ -84,6 +87,10 @@ fn operation(route: &Route, meanings: &Map<String, Value>) -> Value {
     if route.is_whole {
         operation["description"] =
             "Not for tokens of a tenant: the answer is about the whole deployment.".into();
+    }
+    if let RouteAnswers::Frames(asks, tells) = route.answers {
+        operation["description"] = FRAMES.into();
+        operation["x-frames"] = json!({ "client": schema(asks), "gateway": schema(tells) });
     }
     if let Some(body) = body(route.takes) {
         operation["requestBody"] = body;
@@ -161,6 +168,9 @@ fn responses(route: &Route) -> Value {
             responses["200"] = done(json!({
                 "application/json": { "schema": array }, "application/x-ndjson": { "schema": item },
             }));
+        }
+        RouteAnswers::Frames(..) => {
+            responses["101"] = json!({ "description": "the connection speaks WebSocket (RFC 6455)" });
         }
         RouteAnswers::Bytes => responses["200"] = done(content("*/*", json!({}))),
     }

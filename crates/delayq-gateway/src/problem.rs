@@ -92,15 +92,21 @@ impl Problem {
         value
     }
 
-    pub(crate) fn render(&self, request_id: &str) -> Response {
+    /// As [`Self::render`], without the id of a request.
+    pub(crate) fn object(&self) -> Value {
         let mut value = self.item();
         value["type"] = format!("urn:delayq:problem:{}", self.kind.code()).into();
         value["title"] = self.kind.title().into();
         value["status"] = self.kind.status().as_u16().into();
-        value["instance"] = request_id.into();
         if let Some(pointer) = &self.pointer {
             value["errors"] = json!([{ "pointer": pointer, "detail": self.detail }]);
         }
+        value
+    }
+
+    pub(crate) fn render(&self, request_id: &str) -> Response {
+        let mut value = self.object();
+        value["instance"] = request_id.into();
         let mut response = Response::new(Body::from(value.to_string()));
         *response.status_mut() = self.kind.status();
         let headers = response.headers_mut();
@@ -116,6 +122,11 @@ impl Problem {
         }
         if self.kind == Kind::NoToken {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if self.kind == Kind::NoUpgrade {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+            headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+            headers.insert(header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
         }
         if self.closes {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));

@@ -18,6 +18,7 @@ mod reserve;
 mod session;
 mod settle;
 mod status;
+mod stream;
 mod tenants;
 mod topics;
 
@@ -97,6 +98,7 @@ fn endpoint(route: &Route) -> MethodRouter<App> {
         "getOperation" => on(method, operations::get),
         "abortOperation" => on(method, operations::abort),
         "reserve" => on(method, reserve::reserve),
+        "openStream" => on(method, stream::open),
         "settle" => on(method, settle::settle),
         "settleLease" => on(method, settle::one),
         "getMe" => on(method, session::me),

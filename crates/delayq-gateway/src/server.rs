@@ -9,11 +9,13 @@
 //! `axum::serve` and hyper-util's automatic builder never close a silent connection, because their timers start once the
 //! version of HTTP is known.
 
+mod onward;
 mod outgoing;
 mod peer;
 mod seat;
 mod socket;
 
+pub(crate) use onward::{Onward, Terms};
 pub(crate) use outgoing::{Enclosure, Outgoing};
 pub(crate) use peer::Peer;
 pub(crate) use seat::Seat;
@@ -139,28 +141,44 @@ impl Server {
     }
 }
 
-/// Serves the requests of a connection.
+/// Serves the requests of a connection, and the rest after a switch of the protocol.
 async fn serve(
-    connection: impl AsyncRead + AsyncWrite + Unpin,
+    connection: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
     peer: Peer,
     header_timeout: Duration,
     shutdown: &Shutdown,
 ) {
-    let (outgoing, seat) = (Outgoing::default(), Seat::default());
+    let (seat, onward) = (Seat::default(), Onward::default());
+    let noted = (peer, seat.clone(), onward.clone());
+    requests(connection, router, noted, header_timeout, shutdown).await;
+    onward.follow(Terms { shutdown: shutdown.clone(), silence: header_timeout }).await;
+    drop(seat);
+}
+
+async fn requests(
+    connection: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    router: Router,
+    (peer, seat, onward): (Peer, Seat, Onward),
+    header_timeout: Duration,
+    shutdown: &Shutdown,
+) {
+    let outgoing = Outgoing::default();
     let connection = Reporting::new(connection, outgoing.clone());
     let service = service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(axum::body::Body::new);
         request.extensions_mut().insert(outgoing.clone());
         request.extensions_mut().insert(peer.clone());
         request.extensions_mut().insert(seat.clone());
+        request.extensions_mut().insert(onward.clone());
         answer(router.clone(), request)
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(header_timeout)
         .max_buf_size(MAX_HEAD)
-        .serve_connection(TokioIo::new(connection), service);
+        .serve_connection(TokioIo::new(connection), service)
+        .with_upgrades();
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

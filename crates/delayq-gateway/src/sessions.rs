@@ -42,6 +42,8 @@ pub(crate) struct Caller {
     pub(crate) tenant: Option<Tenant>,
     /// `None`: the request carries no cookie.
     pub(crate) ends: Option<UnixMillis>,
+    /// When the token ends; `None`: it has no end.
+    pub(crate) until: Option<UnixMillis>,
     /// True if the identity provider named the caller.
     pub(crate) is_person: bool,
 }
@@ -97,14 +99,15 @@ enum NoSession {
 impl Caller {
     /// A caller that no check has let through.
     pub(crate) const NOBODY: Self =
-        Self { name: None, rights: Rights::NONE, tenant: None, ends: None, is_person: false };
+        Self { name: None, rights: Rights::NONE, tenant: None, ends: None, until: None, is_person: false };
 
     pub(crate) const fn anybody() -> Self {
         Self { rights: Rights::EVERY, ..Self::NOBODY }
     }
 
     pub(crate) fn of(token: Token) -> Self {
-        Self { name: Some(token.name), rights: token.rights, tenant: token.tenant, ..Self::NOBODY }
+        let Token { name, rights, tenant, until } = token;
+        Self { name: Some(name), rights, tenant, until, ..Self::NOBODY }
     }
 
     /// Refuses a caller without this right, which this route or parameter needs.

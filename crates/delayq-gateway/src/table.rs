@@ -71,6 +71,8 @@ pub(crate) enum RouteAnswers {
     Many(&'static str),
     /// The bytes of a payload.
     Bytes,
+    /// 101: frames of these schemas, from the client and to the client.
+    Frames(&'static str, &'static str),
 }
 
 // === impl Route ===

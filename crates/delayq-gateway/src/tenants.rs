@@ -22,7 +22,7 @@ use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -37,6 +37,8 @@ pub(crate) struct Tenants {
     admin: Admin,
     table: Arc<RwLock<TenantTable>>,
     reading: Arc<Mutex<()>>,
+    /// Told whenever a token may have ended.
+    changes: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
@@ -53,7 +55,7 @@ struct TenantTable {
 
 impl Tenants {
     pub(crate) fn new(admin: Admin) -> Self {
-        Self { admin, table: Arc::default(), reading: Arc::default() }
+        Self { admin, table: Arc::default(), reading: Arc::default(), changes: watch::Sender::new(()) }
     }
 
     /// `None`: no token has this hash, or the token has ended.
@@ -62,13 +64,33 @@ impl Tenants {
     /// The tenants cannot be read.
     pub(crate) async fn token(&self, hash: &Hash) -> Result<Option<Token>, Problem> {
         if !self.is_fresh() {
-            self.look().await.map_err(|error| {
-                let why = format!("the tokens of tenants cannot be read: {error}");
-                Problem::new(Kind::RedisAway, why).fate(Fate::NotApplied)
-            })?;
+            self.look().await.map_err(unread_tokens)?;
         }
-        let table = self.table();
-        Ok(table.tokens.get(hash).filter(|token| !token.has_ended()).cloned())
+        Ok(self.token_in_table(hash))
+    }
+
+    /// As [`Self::token`], without asking Redis.
+    ///
+    /// # Errors
+    /// The tenants could not be read for too long.
+    pub(crate) fn token_as_read(&self, hash: &Hash) -> Result<Option<Token>, Problem> {
+        match self.is_fresh() {
+            true => Ok(self.token_in_table(hash)),
+            false => Err(unread_tokens("Redis does not answer")),
+        }
+    }
+
+    fn token_in_table(&self, hash: &Hash) -> Option<Token> {
+        self.table().tokens.get(hash).filter(|token| !token.has_ended()).cloned()
+    }
+
+    /// Sees every change of tokens after this call, and that they cannot be read any more.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
+    }
+
+    pub(crate) fn changed(&self) {
+        self.changes.send_replace(());
     }
 
     /// Reads the tenants if this gateway never has: a tenant with a token of the file has quotas as well.
@@ -102,6 +124,9 @@ impl Tenants {
         loop {
             if let Err(error) = self.look().await {
                 tracing::debug!(%error, "cannot read the tenants");
+                if !self.is_fresh() {
+                    self.changed();
+                }
             }
             if shutdown.or(tokio::time::sleep(LOOK_EVERY)).await.is_none() {
                 return;
@@ -193,6 +218,7 @@ impl Tenants {
         }
         let table = TenantTable { version, read_at: Some(asked), ..TenantTable::of(tenants) };
         *self.table.write().unwrap_or_else(PoisonError::into_inner) = table;
+        self.changed();
         Ok(())
     }
 
@@ -203,6 +229,11 @@ impl Tenants {
     fn table(&self) -> RwLockReadGuard<'_, TenantTable> {
         self.table.read().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn unread_tokens(why: impl std::fmt::Display) -> Problem {
+    let why = format!("the tokens of tenants cannot be read: {why}");
+    Problem::new(Kind::RedisAway, why).fate(Fate::NotApplied)
 }
 
 fn unread(why: impl std::fmt::Display) -> Problem {

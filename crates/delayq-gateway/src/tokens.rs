@@ -67,12 +67,26 @@ impl Tokens {
     /// # Errors
     /// As [`Self::known`].
     pub(crate) async fn of_hash(&self, hash: &Hash) -> Result<Option<Token>, Problem> {
-        let Some(file) = &self.file else { return Ok(None) };
-        let of_file = file.tokens.read().unwrap_or_else(PoisonError::into_inner).get(hash).cloned();
-        match of_file {
+        match self.of_file(hash) {
             Some(token) => Ok(Some(token).filter(|token| !token.has_ended())),
-            None => self.tenants.token(hash).await,
+            None if self.are_needed() => self.tenants.token(hash).await,
+            None => Ok(None),
         }
+    }
+
+    /// As [`Self::of_hash`], without asking Redis.
+    ///
+    /// # Errors
+    /// The file has no such token, and those of tenants could not be read for too long.
+    pub(crate) fn as_read(&self, hash: &Hash) -> Result<Option<Token>, Problem> {
+        match self.of_file(hash) {
+            Some(token) => Ok(Some(token).filter(|token| !token.has_ended())),
+            None => self.tenants.token_as_read(hash),
+        }
+    }
+
+    fn of_file(&self, hash: &Hash) -> Option<Token> {
+        self.file.as_ref()?.tokens.read().unwrap_or_else(PoisonError::into_inner).get(hash).cloned()
     }
 
     pub(crate) fn tenants(&self) -> &Tenants {
@@ -92,6 +106,7 @@ impl Tokens {
                 Ok(tokens) => {
                     tracing::info!(tokens = tokens.len(), "tokens reloaded");
                     *file.tokens.write().unwrap_or_else(PoisonError::into_inner) = tokens;
+                    self.tenants.changed();
                 }
                 Err(why) => tracing::error!(why, "the tokens are unchanged: their file cannot be used"),
             }

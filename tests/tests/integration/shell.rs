@@ -35,8 +35,8 @@ const RUN_ELSEWHERE: [&str; 3] =
     ["docs/guides/http.md", "docs/guides/http-clients.md", "docs/guides/lmstfy.md"];
 
 /// The languages of blocks; a block without a language would escape the checks.
-const LANGUAGES: [&str; 12] =
-    ["sh", "text", "toml", "sql", "python", "rust,no_run", "json", "ts", "go", "php", "ruby", "csharp"];
+const LANGUAGES: [&str; 13] =
+    ["sh", "text", "toml", "sql", "python", "rust,no_run", "json", "js", "ts", "go", "php", "ruby", "csharp"];
 
 /// Separates the outputs of consecutive blocks.
 const BORDER: &str = "=== the next block ===";

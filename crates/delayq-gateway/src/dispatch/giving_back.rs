@@ -1,4 +1,5 @@
-//! Giving back what was reserved for a client that is gone: ready at once, and the attempt does not count.
+//! Giving back messages that were reserved for a client that is gone. An unsent message is ready at once, and the attempt does not
+//! count. An unsettled message of a stream is tried again after the back-off, as at the end of a lease.
 
 use crate::metrics::GatewayMetrics;
 use delayq::Advice;
@@ -15,7 +16,18 @@ const REST: Duration = Duration::from_millis(200);
 const MAX_TRIES: u32 = 150;
 
 #[derive(Debug)]
-pub(crate) struct Lost(Vec<Receipt>);
+pub(crate) struct Lost {
+    receipts: Vec<Receipt>,
+    fate: LostFate,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LostFate {
+    /// No client has the message.
+    Unsent,
+    /// The client may have worked on the message.
+    Unsettled,
+}
 
 pub(crate) struct GivingBack {
     pub(crate) holder: Holder,
@@ -38,8 +50,13 @@ struct NodeReturns {
 // === impl Lost ===
 
 impl Lost {
-    pub(super) fn new(messages: Vec<Reservation>) -> Self {
-        Self(messages.into_iter().map(|message| message.receipt).collect())
+    pub(super) fn unsent(messages: Vec<Reservation>) -> Self {
+        let receipts = messages.into_iter().map(|message| message.receipt).collect();
+        Self { receipts, fate: LostFate::Unsent }
+    }
+
+    pub(super) fn unsettled(receipts: Vec<Receipt>) -> Self {
+        Self { receipts, fate: LostFate::Unsettled }
     }
 }
 
@@ -55,11 +72,11 @@ impl GivingBack {
         while is_open || !rounds.is_empty() {
             tokio::select! {
                 lost = self.lost.recv(), if is_open => match lost {
-                    Some(Lost(receipts)) => {
+                    Some(Lost { receipts, fate }) => {
                         self.metrics.given_back(receipts.len());
                         tracing::debug!(messages = receipts.len(), "returned messages whose clients are gone");
                         for receipt in receipts {
-                            queues.entry(places.node(receipt.shard)).or_default().waiting.push(Return::new(receipt));
+                            queues.entry(places.node(receipt.shard)).or_default().waiting.push(Return::new(receipt, fate));
                         }
                     }
                     None => is_open = false,
@@ -104,10 +121,12 @@ async fn round(holder: Holder, node: String, returns: Vec<Return>) -> (String, V
 // === impl Return ===
 
 impl Return {
-    fn new(receipt: Receipt) -> Self {
-        let release =
-            Release { receipt, delay: Some(Duration::ZERO), keep_attempt: true, reason: String::new() };
-        Self { release, tries: 0 }
+    fn new(receipt: Receipt, fate: LostFate) -> Self {
+        let (delay, keep_attempt, reason) = match fate {
+            LostFate::Unsent => (Some(Duration::ZERO), true, ""),
+            LostFate::Unsettled => (None, false, "the stream ended at the last attempt"),
+        };
+        Self { release: Release { receipt, delay, keep_attempt, reason: reason.to_owned() }, tries: 0 }
     }
 
     fn again(self) -> Self {

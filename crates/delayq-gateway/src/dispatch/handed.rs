@@ -3,6 +3,7 @@
 use super::giving_back::Lost;
 use crate::server::Enclosure;
 use delayq::protocol::Reservation;
+use std::collections::VecDeque;
 use tokio::sync::mpsc;
 
 /// Messages that were reserved for a request. Dropped before [`Enclosure::sent`], the messages are given back.
@@ -31,13 +32,24 @@ impl Handed {
         &mut self.messages
     }
 
+    /// The messages, each for itself.
+    pub(crate) fn each(self) -> VecDeque<Self> {
+        let back = self.back.clone();
+        self.into_messages().into_iter().map(|message| Self::new(vec![message], back.clone())).collect()
+    }
+
+    /// The way back, for a message that the client has.
+    pub(super) fn back(&self) -> mpsc::UnboundedSender<Lost> {
+        self.back.clone()
+    }
+
     /// For another waiter.
     pub(super) fn into_messages(mut self) -> Vec<Reservation> {
         std::mem::take(&mut self.messages)
     }
 
     /// The answer has the payloads by now.
-    pub(super) fn without_payloads(mut self) -> Self {
+    pub(crate) fn without_payloads(mut self) -> Self {
         self.messages.iter_mut().for_each(|message| message.envelope.payload = Vec::new());
         self
     }
@@ -54,7 +66,7 @@ impl Drop for Handed {
         if !self.messages.is_empty() {
             let lost = std::mem::take(&mut self.messages);
             // Without a receiver the process is ending: the leases run out.
-            let _ = self.back.send(Lost::new(lost));
+            let _ = self.back.send(Lost::unsent(lost));
         }
     }
 }

@@ -65,7 +65,7 @@ impl Whole {
 }
 
 /// An object of JSON. Serde would also take an array for a struct, its fields in their order.
-pub(super) fn parsed<T: serde::de::DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
+pub(crate) fn parsed<T: serde::de::DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
     must_be_object(text)?;
     let mut reading = serde_json::Deserializer::from_slice(text);
     let value = serde_path_to_error::deserialize(&mut reading);
@@ -91,7 +91,7 @@ pub(crate) fn must_be_object(text: &[u8]) -> Result<(), Problem> {
 pub(super) fn faulty(error: &serde_json::Error) -> Problem {
     match error.is_data() {
         true => Problem::new(Kind::Invalid, without_place(error)),
-        false => Problem::new(Kind::Malformed, format!("the body is not JSON: {error}")),
+        false => Problem::new(Kind::Malformed, format!("this is not JSON: {error}")),
     }
 }
 

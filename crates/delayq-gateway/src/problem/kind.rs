@@ -39,13 +39,14 @@ pub(crate) enum Kind {
     NoGroup,
     LostLogin,
     SpoolRefused,
+    NoUpgrade,
 }
 
 // === impl Kind ===
 
 impl Kind {
     /// In the order of codes.
-    pub(crate) const ALL: [Self; 34] = [
+    pub(crate) const ALL: [Self; 35] = [
         Self::Malformed,
         Self::NoToken,
         Self::OtherOrigin,
@@ -80,6 +81,7 @@ impl Kind {
         Self::NoGroup,
         Self::LostLogin,
         Self::SpoolRefused,
+        Self::NoUpgrade,
     ];
 
     const fn row(self) -> (&'static str, u16, &'static str) {
@@ -120,6 +122,7 @@ impl Kind {
             Self::SpoolRefused => {
                 ("DQ-G134", 503, "Redis is unavailable, and the spool cannot keep the write")
             }
+            Self::NoUpgrade => ("DQ-G135", 426, "the route speaks WebSocket"),
         }
     }
 

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 const MAX_TOPICS: usize = 500;
-const MAX_MESSAGES: u16 = 500;
+pub(super) const MAX_MESSAGES: u16 = 500;
 const MAX_WAIT: Duration = Duration::from_secs(60);
 const MAX_LEASE: Duration = Duration::from_secs(24 * 3600);
 const DEFAULT_BYTES: u32 = 1024 * 1024;
@@ -42,11 +42,11 @@ struct Reserve {
     lease: Option<HumanDuration>,
 }
 
-const fn one() -> u16 {
+pub(super) const fn one() -> u16 {
     1
 }
 
-const fn default_bytes() -> u32 {
+pub(super) const fn default_bytes() -> u32 {
     DEFAULT_BYTES
 }
 
@@ -77,7 +77,7 @@ fn answer(handed: Option<Handed>, signer: &Signer, outgoing: Outgoing, closes: b
     response
 }
 
-fn shown(message: &Reservation, signer: &Signer) -> Value {
+pub(super) fn shown(message: &Reservation, signer: &Signer) -> Value {
     let envelope = &message.envelope;
     let mut value = json!({
         "receipt": signer.text(&message.receipt), "topic": message.topic, "id": message.id,
@@ -101,30 +101,34 @@ fn shown(message: &Reservation, signer: &Signer) -> Value {
 
 impl Reserve {
     fn wanted(self, default_lease: Duration) -> Result<(Wanted, Duration), Problem> {
-        let (wait, lease) = (self.wait.map_or(Duration::ZERO, |wait| *wait), self.lease.map(|lease| *lease));
-        let lease = lease.unwrap_or(default_lease);
-        if !(1..=MAX_TOPICS).contains(&self.topics.len()) {
-            return Err(Problem::invalid("topics", format_args!("write 1 to {MAX_TOPICS}")));
-        }
+        let wait = self.wait.map_or(Duration::ZERO, |wait| *wait);
         if !(1..=MAX_MESSAGES).contains(&self.max) {
             return Err(Problem::invalid("max", format_args!("write 1 to {MAX_MESSAGES}")));
-        }
-        if !(1..=MAX_BYTES).contains(&self.max_bytes) {
-            return Err(Problem::invalid("max_bytes", format_args!("write 1 to {MAX_BYTES}")));
         }
         if wait > MAX_WAIT {
             return Err(Problem::invalid("wait", "write at most 60s"));
         }
-        if !(Duration::from_millis(1)..=MAX_LEASE).contains(&lease) {
-            return Err(Problem::invalid("lease", "write 1ms to 24h"));
-        }
-        let kind = WantedKind {
-            topics: self.topics,
-            homes: Vec::new(),
-            lease,
-            max_bytes: self.max_bytes,
-            tenant: None,
-        };
+        let kind = kind(self.topics, self.max_bytes, self.lease, default_lease)?;
         Ok((Wanted { kind, max: self.max }, wait))
     }
+}
+
+/// What a poll and a stream ask for, within the limits.
+pub(super) fn kind(
+    topics: Vec<Topic>,
+    max_bytes: u32,
+    lease: Option<HumanDuration>,
+    default_lease: Duration,
+) -> Result<WantedKind, Problem> {
+    let lease = lease.map_or(default_lease, |lease| *lease);
+    if !(1..=MAX_TOPICS).contains(&topics.len()) {
+        return Err(Problem::invalid("topics", format_args!("write 1 to {MAX_TOPICS}")));
+    }
+    if !(1..=MAX_BYTES).contains(&max_bytes) {
+        return Err(Problem::invalid("max_bytes", format_args!("write 1 to {MAX_BYTES}")));
+    }
+    if !(Duration::from_millis(1)..=MAX_LEASE).contains(&lease) {
+        return Err(Problem::invalid("lease", "write 1ms to 24h"));
+    }
+    Ok(WantedKind { topics, homes: Vec::new(), lease, max_bytes, tenant: None })
 }

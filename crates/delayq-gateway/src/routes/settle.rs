@@ -5,6 +5,7 @@ use crate::actions::{Acted, BURY};
 use crate::input::Ask;
 use crate::problem::{Kind, Problem};
 use crate::receipts::Signer;
+use crate::state::Scope;
 use axum::http::StatusCode;
 use axum::response::Response;
 use delayq::protocol::{Holder, Receipt, Release};
@@ -19,14 +20,14 @@ use std::time::Duration;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SettleItem {
-    receipt: String,
+pub(super) struct SettleItem {
+    pub(super) receipt: String,
     #[serde(rename = "do")]
-    action: SettleVerb,
-    delay: Option<HumanDuration>,
-    keep_attempt: Option<bool>,
-    reason: Option<String>,
-    lease: Option<HumanDuration>,
+    pub(super) action: SettleVerb,
+    pub(super) delay: Option<HumanDuration>,
+    pub(super) keep_attempt: Option<bool>,
+    pub(super) reason: Option<String>,
+    pub(super) lease: Option<HumanDuration>,
 }
 
 /// Receipt and action are in the path.
@@ -41,7 +42,7 @@ struct Settlement {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum SettleVerb {
+pub(super) enum SettleVerb {
     Ack,
     Release,
     Bury,
@@ -61,22 +62,36 @@ pub(super) async fn settle(ask: Ask) -> Answer {
     let scope = ask.scope.clone();
     let signer = scope.signer().await?;
     let items = ask.items().await?;
-    let (mut answers, mut buried) = (Vec::new(), 0);
-    for step in scope.steps(items.parse::<SettleItem>()) {
+    let settled = settled(&scope, &signer, items.parse::<SettleItem>()).await;
+    let buried = buried(&settled);
+    let answers = settled.into_iter().map(|settled| settled.and_then(|settled| answer(&settled)));
+    let (response, _) = items.answer(answers);
+    Ok(logged(response, buried))
+}
+
+/// In the order of the items; faulty ones have their refusals.
+pub(super) async fn settled(
+    scope: &Scope,
+    signer: &Signer,
+    items: Vec<Result<SettleItem, Problem>>,
+) -> Vec<Result<Settled, Problem>> {
+    let mut answers = Vec::new();
+    for step in scope.steps(items) {
         let turn = scope.step(step.len()).await;
         let (mut sorted, before) = (Sorted::default(), answers.len());
         for (place, item) in step.into_iter().enumerate() {
-            let read = turn.clone().and(item).and_then(|item| sorted.add(before + place, &signer, item));
+            let read = turn.clone().and(item).and_then(|item| sorted.add(before + place, signer, item));
             answers.push(read.err().map(Err));
         }
         for (place, settled) in sorted.settle(scope.holder()).await {
-            buried += u64::from(matches!(settled, Ok(Settled::Buried)));
-            answers[place] = Some(settled.map_err(Problem::from).and_then(|settled| answer(&settled)));
+            answers[place] = Some(settled.map_err(Problem::from));
         }
     }
-    let answers = answers.into_iter().map(|answer| answer.expect("every item is faulty or settled"));
-    let (response, _) = items.answer(answers);
-    Ok(logged(response, buried))
+    answers.into_iter().map(|answer| answer.expect("every item is faulty or settled")).collect()
+}
+
+fn buried(settled: &[Result<Settled, Problem>]) -> u64 {
+    settled.iter().filter(|settled| matches!(settled, Ok(Settled::Buried))).count() as u64
 }
 
 pub(super) async fn one(ask: Ask) -> Answer {
@@ -100,7 +115,7 @@ fn logged(response: Response, buried: u64) -> Response {
     }
 }
 
-fn answer(settled: &Settled) -> ItemAnswer {
+pub(super) fn answer(settled: &Settled) -> ItemAnswer {
     let value = json_of(settled);
     match settled {
         Settled::LeaseLost => Err(Problem::outcome(Kind::LeaseLost, value)),

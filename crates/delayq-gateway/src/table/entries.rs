@@ -410,6 +410,18 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
+        answers: RouteAnswers::Frames("StreamAsk", "StreamTell"),
+        refuses: &[426],
+        has_deadline: false,
+        needs: Some(Right::Consume),
+        ..Route::new(
+            Method::Get,
+            "/v1/stream",
+            "openStream",
+            "Reserves and settles over a WebSocket: messages come as far as the client's credits reach",
+        )
+    },
+    Route {
         takes: Takes::Many("Settle"),
         answers: RouteAnswers::Many("Settled"),
         refuses: &[408, 413, 415, 422],

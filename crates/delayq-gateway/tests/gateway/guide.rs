@@ -1,8 +1,11 @@
 //! The guide's commands, pasted as a reader does.
 
-use super::stage::Stage;
+use super::stage::{Stage, topic};
+use delayq::Message;
 use delayq_tests::deadline::{LONG, within};
 use delayq_tests::folder::Folder;
+use delayq_tests::process::{Process, Signal};
+use delayq_tests::remark::skipped;
 use std::path::Path;
 use std::process::Stdio;
 use tokio::process::Command;
@@ -67,4 +70,37 @@ async fn the_programs_of_other_languages_put_wait_and_acknowledge_as_the_guide_p
         let said = printed(&stage, &format!("cd '{}'\n{run}", folder.path().display())).await;
         assert_eq!(said, wanted, "{language}");
     }
+}
+
+/// The arguments with which this Node has a WebSocket; `None`: it has none.
+async fn node_with_web_socket() -> Option<Vec<&'static str>> {
+    let version = Command::new("node").arg("--version").output().await.ok()?;
+    let version = String::from_utf8_lossy(&version.stdout).into_owned();
+    match version.strip_prefix('v')?.split('.').next()?.parse::<u32>().ok()? {
+        22.. => Some(Vec::new()),
+        20..22 => Some(vec!["--experimental-websocket"]),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn the_stream_of_the_guide_acknowledges_what_comes_and_hears_of_the_end_of_its_gateway() {
+    let Some(arguments) = node_with_web_socket().await else {
+        return skipped("a WebSocket needs Node 20 or newer");
+    };
+    let (mut stage, folder) = (Stage::start("").await, Folder::new("stream"));
+    let [program] = blocks("http.md", "js").try_into().unwrap();
+    let file = folder.join("worker.mjs");
+    std::fs::write(&file, program).unwrap();
+    let mut command = std::process::Command::new("node");
+    command.args(arguments).arg(&file).env("GATEWAY", format!("http://{}", stage.gateway.address));
+    command.env_remove("TOKEN");
+    let mut worker = Process::spawn("node", command);
+    stage.deployment.put([Message::new(topic("mails"), "one").id("m1").unwrap()]).await;
+    worker.wait_for_line("m1: one, attempt 1", LONG).await;
+    worker.wait_for_line("delivered", LONG).await;
+    stage.gateway.process.signal(Signal::TERM);
+    worker.wait_for_line("closed: 1001 DQ-G119: the gateway is stopping", LONG).await;
+    assert!(worker.wait_end(LONG).await.success(), "{}", worker.tail());
+    assert!(stage.gateway.process.wait_end(LONG).await.success(), "{}", stage.gateway.process.tail());
 }

@@ -23,6 +23,7 @@ mod shown;
 mod spooling;
 mod stage;
 mod status;
+mod streams;
 mod tenants;
 mod tls;
 mod topics;

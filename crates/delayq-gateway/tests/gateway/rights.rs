@@ -25,7 +25,7 @@ fn right(operation: &str) -> Option<&'static str> {
     let starts = |words: &[&str]| words.iter().any(|word| operation.starts_with(word));
     match operation {
         "getMe" | "logIn" | "logOut" | "listLogins" | "beginLogin" | "getDocument" => None,
-        "reserve" | "settle" | "settleLease" => Some("consume"),
+        "reserve" | "settle" | "settleLease" | "openStream" => Some("consume"),
         "getPayload" => Some("payload"),
         "listActions" => Some("audit"),
         "listTenants" | "listTokens" | "addToken" | "rotateToken" | "revokeToken" => Some("manage"),

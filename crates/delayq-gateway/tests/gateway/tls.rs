@@ -1,6 +1,7 @@
 //! TLS: certificates of both sides, their renewal, and clients that go.
 
 use super::stage::{Stage, read_to_end, topic};
+use super::streams::StreamClient;
 use delayq::Message;
 use delayq_tests::certs::{Authority, Certificate};
 use delayq_tests::deadline::{LONG, SHORT, wait_until, within};
@@ -176,4 +177,35 @@ async fn open_connections_and_handshakes_end_when_the_gateway_stops() {
     assert!(stage.gateway.process.wait_end(SHORT).await.success(), "{}", stage.gateway.process.tail());
     assert_eq!(read_to_end(&mut handshake).await, "");
     assert_eq!(within("the end", SHORT, idle.read(&mut [0])).await.unwrap_or(0), 0);
+}
+
+#[tokio::test]
+async fn a_stream_over_tls_hands_out_settles_and_gives_back() {
+    const MANY: u64 = 40;
+    let authority = Authority::new();
+    let stage = Stage::start(&(settings(&authority.server()) + "write_timeout = \"2s\"\n")).await;
+    let counted = async || stage.deployment.admin.topic(&topic("mails")).count().await.unwrap();
+    let reserve = |credits: u64| json!({ "reserve": { "topics": ["mails"], "credits": credits, "max_bytes": 16_000_000, "lease": "10m" } });
+    let open = async || {
+        let connection = connected(&stage, &authority).await;
+        StreamClient::over(connection, &stage.gateway.address, &[]).await.unwrap()
+    };
+    let mut stream = open().await;
+    stage.deployment.put([Message::new(topic("mails"), "first")]).await;
+    stream.ask(reserve(1)).await;
+    stream.told().await;
+    let message = stream.message().await;
+    assert_eq!(message["payload"], "first");
+    stream.ask(json!({ "ack": { "receipt": message["receipt"] } })).await;
+    assert_eq!(stream.told().await["settled"]["outcome"], "delivered");
+    stream.close().await;
+    // A client that reads nothing.
+    let message = |n| Message::new(topic("mails"), "x".repeat(250_000)).id(format!("m{n}")).unwrap();
+    stage.deployment.put((0..MANY).map(message)).await;
+    let mut unread = open().await;
+    unread.ask(reserve(MANY)).await;
+    wait_until("the lease", SHORT, async || counted().await.leased > 0).await;
+    wait_until("the messages", LONG, async || counted().await.leased == 0).await;
+    let counted = counted().await;
+    assert!(counted.ready > MANY / 2 && counted.ready + counted.delayed == MANY, "{counted:?}");
 }

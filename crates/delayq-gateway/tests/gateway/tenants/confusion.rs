@@ -2,6 +2,7 @@
 
 use super::{Holder, holder, stage};
 use crate::stage::{Answer, Stage};
+use crate::streams::StreamClient;
 use delayq::admin::{ListState, Listed, Listing, TimeRange};
 use delayq::{Group, Topic};
 use delayq_tests::deadline::{LONG, wait_until};
@@ -14,6 +15,9 @@ use std::collections::BTreeMap;
 
 const CALLS: usize = 10_000;
 const AT_ONCE: usize = 16;
+const STREAMS: usize = 50;
+/// In each, behind the first.
+const FRAMES: usize = 50;
 
 /// In payloads, headers and reasons of the other tenant, and in no call of the attacker.
 const SECRET: &str = "canary-of-globex";
@@ -242,6 +246,41 @@ async fn call(attacker: Holder<'_>, operation: &Operation, path: &str, body: &Va
     .await
 }
 
+/// Streams with the names and receipts of the other tenant.
+async fn streamed(attacker: Holder<'_>, loot: &Loot, rng: &mut Rng, seed: u64) {
+    let bearer = format!("Bearer {}", attacker.token);
+    let (mut frames, mut works) = (0, 0);
+    for _ in 0..STREAMS {
+        let headers = [("authorization", bearer.as_str())];
+        let mut stream = StreamClient::opened(attacker.gateway, &headers).await.unwrap();
+        let topics = [pick(rng, &TOPICS), pick(rng, &TOPICS)];
+        let mut all = vec![json!({ "reserve": { "topics": topics, "credits": 500, "lease": "1h" } })];
+        for _ in 0..FRAMES {
+            let receipt = &loot.receipts[rng.usize(..loot.receipts.len())];
+            let receipt = if rng.u8(..3) > 0 { receipt.clone() } else { json!("AAA") };
+            all.push(json!({ pick(rng, &SETTLEMENTS): { "receipt": receipt } }));
+        }
+        for frame in &all {
+            stream.feed(frame.clone()).await;
+        }
+        stream.flush().await;
+        let mut answers = 0;
+        while answers < all.len() {
+            let told = stream.told().await;
+            let text = told.to_string();
+            for secret in [SECRET, SECRET_BASE64, DAY] {
+                assert!(!text.contains(secret), "seed {seed}: {all:?} gave away {secret}: {text}");
+            }
+            assert!(told["settled"].is_null(), "seed {seed}: {all:?}: {text}");
+            answers += usize::from(told["message"].is_null());
+            works += usize::from(told["credits"] == 500);
+        }
+        frames += all.len();
+        stream.close().await;
+    }
+    assert!(frames >= CALLS / 4 && works > STREAMS / 2, "{works} of {frames} frames");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_random_call_of_a_tenant_reaches_anything_of_another() {
     let (stage, _folder) = stage().await;
@@ -267,6 +306,7 @@ async fn no_random_call_of_a_tenant_reaches_anything_of_another() {
         (operation.name.clone(), answer.status)
     });
     let answers: Vec<(String, u16)> = answers.buffer_unordered(AT_ONCE).collect().await;
+    streamed(attacker, &loot, &mut rng, seed).await;
     let is_still = async || {
         let all = attacker.get("/v1/operations").await.with(200);
         all["operations"].as_array().unwrap().iter().all(|operation| !operation["ended_ms"].is_null())
