@@ -61,7 +61,7 @@ const local = (ms) => exact(ms).replace(' ', 'T');
 async function one(verb, item) {
   const [answer] = await post(`/v1/${verb}`, [item]);
   const { outcome, state, code } = answer;
-  const key = `did_${verb}_${(outcome ?? '').replace(' ', '_')}`;
+  const key = outcome === 'spooled' ? 'did_spooled' : `did_${verb}_${(outcome ?? '').replace(' ', '_')}`;
   const at = exact(answer.due_ms ?? now());
   const shown = state ? t(`state_${state}`) : '';
   return { kind: code ? 'bad' : 'good', text: t(key) === key ? refused({ problem: answer }) : t(key, { at, state: shown, reason: answer.reason ?? '' }) };

@@ -1,10 +1,11 @@
-// Changing all pending messages of a group.
+// A group or a topic as a whole: changing the pending messages of a group, and pausing.
 
 import { may } from './actions.js';
 import { path, post, query } from './api.js';
 import { ask } from './dialog.js';
+import { to } from './url.js';
 import { html, nothing } from './vendor/lit-html.js';
-import { count, t } from './words.js';
+import { count, t, time } from './words.js';
 
 /** The buttons of a group, or of its messages of one topic. */
 export function group_buttons({ group, topic }, page, is_long) {
@@ -15,7 +16,7 @@ export function group_buttons({ group, topic }, page, is_long) {
   </p>`;
 }
 
-const whose = (group, topic) => (topic ? t('group_in', { group, topic }) : t('group_whole', { group }));
+const whose = (group, topic) => (!group ? topic : topic ? t('group_in', { group, topic }) : t('group_whole', { group }));
 
 /** Of a group whose messages are not all on the screen, the reader types the name. */
 function cancel(group, topic, page, is_long) {
@@ -27,7 +28,7 @@ function cancel(group, topic, page, is_long) {
   ask(page, { title: t('cancel_group'), text: t('ask_cancel_group', { whose: whose(group, topic) }), fields, button: t('cancel_group'), danger: true, run });
 }
 
-const done = (key, outcome, n, passed) => (outcome === 'spooled' ? t('did_group_spooled') : t(key, { n: count(n), passed: count(passed) }));
+const done = (key, outcome, n, passed) => (outcome === 'spooled' ? t('did_spooled') : t(key, { n: count(n), passed: count(passed) }));
 
 const check = (input, name) => input.setCustomValidity(input.value === name ? '' : t('type_group', { group: name }));
 
@@ -40,4 +41,47 @@ function shift(group, topic, page) {
     return { kind: 'good', text: done('did_shift_group', outcome, moved, passed) };
   };
   ask(page, { title: t('shift_group'), text: t('ask_shift_group', { whose: whose(group, topic) }), fields, button: t('shift_group'), run });
+}
+
+export function pause_buttons({ topic, paused }, page) {
+  if (!may(page, 'manage')) return nothing;
+  return html`<p class="buttons">
+    <button @click=${() => change(paused > 0 ? 'resume' : 'pause', { topic }, page)}>${t(paused > 0 ? 'do_resume' : 'do_pause')}</button>
+    <button @click=${() => pause_group(topic, page)}>${t('do_pause_group')}…</button>
+  </p>`;
+}
+
+/** The paused groups of a topic, each with the way to resume it. */
+export function paused_groups({ topic, groups_paused }, page) {
+  if (groups_paused.length === 0) return nothing;
+  const row = ({ group, since_ms }) => html`
+    <tr>
+      <th scope="row"><a href=${to({ view: 'find', group, topic })}>${group}</a></th>
+      <td data-label=${t('paused_since')}>${time(since_ms)}</td>
+      <td>${may(page, 'manage') ? html`<button @click=${() => change('resume', { topic, group }, page)} aria-label=${t('resume_group', { group })}>${t('do_resume')}</button>` : nothing}</td>
+    </tr>`;
+  return html`
+    <details open>
+      <summary>${t('groups_paused', { n: count(groups_paused.length) })}</summary>
+      <table class="cards-when-narrow">
+        <caption class="hidden">${t('groups_paused', { n: count(groups_paused.length) })}</caption>
+        <thead><tr><th scope="col">${t('group')}</th><th scope="col">${t('paused_since')}</th><th scope="col"><span class="hidden">${t('do_resume')}</span></th></tr></thead>
+        <tbody>${groups_paused.map(row)}</tbody>
+      </table>
+    </details>`;
+}
+
+function pause_group(topic, page) {
+  const fields = html`<label class="field">${t('group')} <input name="group" required autocomplete="off" spellcheck="false"></label>`;
+  const run = (form) => changed('pause', { topic, group: form.get('group').trim() });
+  ask(page, { title: t('do_pause_group'), text: t('ask_pause_group', { topic }), fields, button: t('do_pause'), run });
+}
+
+function change(verb, of, page) {
+  ask(page, { title: t(`do_${verb}`), text: t(`ask_${verb}`, { whose: whose(of.group, of.topic) }), button: t(`do_${verb}`), run: () => changed(verb, of) });
+}
+
+async function changed(verb, of) {
+  await post(path`/v1/topics/${of.topic}/` + verb + query({ group: of.group }));
+  return { kind: 'good', text: t(`did_${verb}`, { whose: whose(of.group, of.topic) }) };
 }

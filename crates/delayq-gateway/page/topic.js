@@ -2,8 +2,8 @@
 
 import { get, path, query } from './api.js';
 import { filtered, part_of, reasons } from './dead.js';
+import { pause_buttons, paused_groups } from './group.js';
 import * as horizon from './horizon.js';
-import { pause_buttons, paused_groups } from './pause.js';
 import { STATES, paused } from './overview.js';
 import { table } from './rows.js';
 import { bar, selection } from './selection.js';

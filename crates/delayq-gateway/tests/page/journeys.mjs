@@ -432,7 +432,7 @@ const journeys = {
     await press('Resume the group user-5');
     await confirm('Resume');
     await sees(page, 'the group user-5 in orders is resumed.');
-    assert.equal(await page.getByText('Paused groups').count(), 0);
+    await page.getByText('Paused groups').first().waitFor({ state: 'detached' });
     await page.getByRole('link', { name: 'Actions' }).click();
     await page.getByRole('row', { name: /shop resumed orders the group user-5/ }).waitFor();
     await page.getByRole('row', { name: /shop paused orders/ }).first().waitFor();
