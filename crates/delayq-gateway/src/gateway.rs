@@ -9,20 +9,20 @@ use crate::metrics::GatewayMetrics;
 use crate::processes::Processes;
 use crate::routes::router;
 use crate::server::Server;
-use crate::spool;
 use crate::tls::Tls;
+use delayq::spool::Spool;
 use delayq::{Admin, Client, Error};
 use delayq_look::Deployment;
-use delayq_service::config::SpoolConfig;
 use delayq_service::{Fault, Metrics, Tasks};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// The parts that a gateway needs.
 pub struct Deps {
     /// The deployment.
     pub deployment: Deployment,
-    /// The spool for writes of the deployment that cannot reach Redis.
-    pub spool: SpoolConfig,
+    /// The spool for writes of the deployment that cannot reach Redis, from [`crate::open_spool`]. `None`: such writes fail.
+    pub spool: Option<Arc<dyn Spool>>,
     /// The deployments of lmstfy's further pools, by name of the pool: [`LmstfyConfig::clients`].
     pub pools: Vec<(String, Client)>,
     /// The registry for metrics.
@@ -45,10 +45,9 @@ pub struct Gateway {
 /// Creates a gateway and binds the addresses. Redis may be unavailable.
 ///
 /// # Errors
-/// An address cannot be bound; the tokens, the certificate, the key or an account cannot be read; or the spool cannot be used.
+/// An address cannot be bound; or the tokens, the certificate, the key or an account cannot be read.
 pub async fn build(config: GatewayConfig, lmstfy: LmstfyConfig, deps: Deps) -> Result<Gateway, Fault> {
     let Deps { deployment, spool, pools, metrics } = deps;
-    let spool = spool::open(&spool)?;
     let listen = config.listen.clone();
     let client = deployment.client().clone();
     let processes = Processes::new(deployment.clone(), &config.processes);

@@ -3,6 +3,7 @@
 use crate::config::GatewayConfig;
 use crate::gateway::{Deps, Gateway, build};
 use crate::lmstfy::LmstfyConfig;
+use crate::spool::open_spool;
 use delayq::admin::Role;
 use delayq_look::{Deployment, EtcdConfig};
 use delayq_service::config::{DeploymentConfig, RedisConfig, SpoolConfig};
@@ -44,7 +45,8 @@ impl Service for GatewayService {
             fitness = fitness.bridged();
         }
         let deployment = Deployment::new(client, &config.deployment, &config.etcd);
-        let deps = Deps { deployment, spool: config.spool, pools, metrics: process.metrics.clone() };
+        let spool = open_spool(&config.spool)?;
+        let deps = Deps { deployment, spool, pools, metrics: process.metrics.clone() };
         Ok(Self { gateway: build(config.gateway, config.lmstfy, deps).await?, fitness })
     }
 

@@ -8,11 +8,11 @@ use delayq_service::config::SpoolConfig;
 use delayq_spool::{SpoolSettings, SpoolWriter};
 use std::sync::Arc;
 
-/// `None`: no spool is configured.
+/// Opens the spool for [`crate::Deps`]; `None`: no spool is configured.
 ///
 /// # Errors
 /// [`SPOOL`]: the folder cannot be used.
-pub(crate) fn open(config: &SpoolConfig) -> Result<Option<Arc<dyn Spool>>, Fault> {
+pub fn open_spool(config: &SpoolConfig) -> Result<Option<Arc<dyn Spool>>, Fault> {
     let settings = SpoolSettings { max_bytes: config.max_bytes.bytes() };
     let spool = config.folder().map(|folder| SpoolWriter::open(folder, &settings)).transpose();
     let spool = spool.map_err(|error| Fault::new(&SPOOL, "`[spool] dir`").because(error))?;

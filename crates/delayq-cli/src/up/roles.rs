@@ -2,18 +2,20 @@
 //! library.
 
 use super::servers::Servers;
+use delayq::spool::Spool;
 use delayq_cluster::advertised;
 use delayq_compensator::{CompensatorConfig, IntakeConfig, Sources, SourcesConfig, SourcesDeps};
 use delayq_forwarder::{Config as ForwarderConfig, Forwarder, Settings as ForwarderSettings};
 use delayq_gateway::{Gateway, GatewayConfig, LmstfyConfig};
 use delayq_look::Deployment;
-use delayq_service::config::{Environment, Loaded, Source, load};
+use delayq_service::config::{Environment, Loaded, Source, SpoolConfig, load};
 use delayq_service::deployment::client;
 use delayq_service::traces::{self, Exporter};
 use delayq_service::{Fault, Process, Tasks, codes, configuration};
 use delayq_timer::{Membership, SweepConfig, Timer, TimerConfig, stores};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 configuration! {
     /// The sections of timer, compensator and gateway, in addition to the sections of the command line.
@@ -83,7 +85,7 @@ impl Roles {
             metrics: metrics.clone(),
             readiness: readiness.clone(),
         };
-        // A source that cannot be used stops neither the other sources nor the timer.
+        // A source that cannot be used stops neither the other sources nor another role.
         let sources = Sources::build(sources, deps, false).await?;
         let deps = delayq_gateway::Deps {
             deployment: Deployment::new(
@@ -91,7 +93,7 @@ impl Roles {
                 &servers.config.deployment,
                 &servers.config.etcd,
             ),
-            spool: config.spool.clone(),
+            spool: gateway_spool(&config.spool),
             pools: lmstfy.clients(|deployment| client(deployment, &servers.config.redis))?,
             metrics: metrics.clone(),
         };
@@ -144,4 +146,12 @@ impl Roles {
         self.sources.run(tasks);
         self.gateway.run(tasks);
     }
+}
+
+/// A spool that cannot be used does not stop the gateway: as a source, the spool makes the process unready.
+fn gateway_spool(config: &SpoolConfig) -> Option<Arc<dyn Spool>> {
+    delayq_gateway::open_spool(config).unwrap_or_else(|fault| {
+        tracing::error!("the gateway runs without the spool: {fault}");
+        None
+    })
 }
