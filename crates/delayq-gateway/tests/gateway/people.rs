@@ -335,9 +335,12 @@ async fn the_log_has_no_secret_of_a_login() {
     let (begun, cookie) = (people.begin().await, people.session().await);
     people.provider.with(Faults { signature: true, ..Faults::default() });
     people.log_in().await;
-    let said: String =
-        people.stage.gateway.process.lines().into_iter().map(|line| line.text + "\n").collect();
-    assert!(said.contains("a person logged in") && said.contains("a login was refused"), "{said}");
+    let said = || -> String {
+        people.stage.gateway.process.lines().into_iter().map(|line| line.text + "\n").collect()
+    };
+    let is_told = |said: &str| said.contains("a person logged in") && said.contains("a login was refused");
+    wait_until("both logins in the log", SHORT, async || is_told(&said())).await;
+    let said = said();
     let state = begun.url.query_pairs().find(|(name, _)| name == "state").unwrap().1.into_owned();
     for secret in [SECRET, "code-", state.as_str(), cookie.split_once('=').unwrap().1, begun.cookie.as_str()]
     {
