@@ -12,6 +12,7 @@ export { ClosedError, Incomplete, ScriptError, TimeoutError, Unconfirmed, type O
 export type { Policy, PolicyPatch } from "./policy.js";
 export type { Backoff } from "./protocol.js";
 export type { RedisNode } from "./several.js";
+export { series } from "./series.js";
 export type { Stored } from "./stored.js";
 export type { Numbers, PausedGroup, Range, Topic } from "./topic.js";
 export { between, jitterMs } from "./windows.js";

@@ -12,6 +12,7 @@ from .nodes import Node
 from .outcome import Incomplete, Outcome
 from .policy import Policy
 from .protocol import State, Word
+from .series import series
 from .topic import AsyncTopic, Numbers, Topic
 from .windows import between, jitter
 from .worker import AsyncWorker, Worker
@@ -20,4 +21,4 @@ __all__ = ["AsyncClient", "AsyncConsumer", "AsyncDelivery", "AsyncGroup", "Async
 __all__ += ["Client", "ClientClosed", "Consumer", "Delivery", "Group", "GroupCancel", "GroupShift", "Incomplete"]
 __all__ += ["InvalidArgument", "Message", "Node", "Numbers", "OtherLoop", "Outcome", "Policy", "Receipt", "ScriptError"]
 __all__ += ["State", "Stored", "Topic", "Unconfirmed", "Word", "Worker"]
-__all__ += ["between", "connect", "connect_async", "jitter"]
+__all__ += ["between", "connect", "connect_async", "jitter", "series"]

@@ -25,6 +25,7 @@ pub mod record;
 pub mod reply;
 mod rising;
 pub mod script;
+mod series;
 pub mod shard;
 pub mod spool;
 pub mod target;

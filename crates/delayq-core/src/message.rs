@@ -107,6 +107,9 @@ pub enum MessageError {
     /// A debounce without a longest wait, or with one beyond every due time.
     #[error("the longest wait of a debounce is 1 ms to {max} ms", max = UnixMillis::MAX)]
     LongestWait,
+    /// A message that cannot be put at several dates ([`Message::series`]).
+    #[error("a series {0}")]
+    Series(&'static str),
     /// A back-off that is too long, or a list of 0 or more than 32 delays.
     #[error("a back-off is 1 ms to 49 days; a list has 1 to 32 of them")]
     Backoff,

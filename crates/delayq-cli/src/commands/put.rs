@@ -35,12 +35,13 @@ pub struct Put {
     /// Read the payload from this file; - for standard input
     #[arg(long, value_name = "FILE", conflicts_with = "from")]
     payload_file: Option<PathBuf>,
-    /// When it is due: RFC 3339, +30m, 'tomorrow 09:00 Europe/Berlin', or ms since the epoch. Default: now
+    /// When it is due: RFC 3339, +30m, 'tomorrow 09:00 Europe/Berlin', or ms since the epoch. Default: now. Repeated: a series, the
+    /// messages ID/1, ID/2, … in the group ID, by which all that is pending of it is listed, moved and cancelled
     #[arg(long, value_name = "TIME", conflicts_with = "from", allow_hyphen_values = true)]
-    at: Option<When>,
-    /// How long until it is due, by Redis's clock: 90s, 2h30m
+    at: Vec<When>,
+    /// How long until it is due, by Redis's clock: 90s, 2h30m; may be repeated as --at
     #[arg(long = "in", value_name = "DURATION", conflicts_with_all = ["at", "from"], allow_hyphen_values = true)]
-    after: Option<HumanDuration>,
+    after: Vec<HumanDuration>,
     /// Due in this daily window, not before --at or --in: '09:00-10:00 Europe/Berlin'. Each id has its own time in the window
     #[arg(long, value_name = "WINDOW", conflicts_with_all = ["from", "jitter"])]
     between: Option<Window>,
@@ -124,27 +125,57 @@ impl Put {
             return many.run(context, &context.producer()?, &mut lines).await;
         }
         let topic = self.topic.clone();
-        let message = self.message(context).await?;
+        let messages = self.messages(context).await?;
         let new = match &topic {
             Some(topic) if !context.output.json => context.new_topic(topic).await,
             _ => None,
         };
-        let answer = context.producer()?.put(message).await.map_err(of_put)?;
-        let remembered = match &topic {
-            Some(topic) if !context.output.json => remembered(context, topic, &answer).await,
+        let is_series = messages.len() > 1;
+        let (mut answers, mut faults) = (Vec::new(), Vec::new());
+        for answer in context.producer()?.put_many(messages).await {
+            match answer.map_err(of_put) {
+                Ok(answer) => {
+                    faults.extend(not_stored(&answer));
+                    answers.push(answer);
+                }
+                Err(fault) => faults.push(fault),
+            }
+        }
+        print(context, &answers, is_series)?;
+        let last = answers.last();
+        let remembered = match (&topic, last) {
+            (Some(topic), Some(answer)) if !context.output.json => remembered(context, topic, answer).await,
             _ => None,
         };
-        context.output.print(&json::put(&answer.reference, &answer.outcome), || sentence(&answer))?;
-        let stored = new.filter(|_| answer.outcome.is_accepted());
+        let stored = new.filter(|_| last.is_some_and(|answer| answer.outcome.is_accepted()));
         for hint in stored.into_iter().chain(remembered) {
             complain(&hint);
         }
-        let id = &answer.reference.id;
-        match &answer.outcome {
-            outcome if outcome.is_accepted() => Ok(()),
-            PutOutcome::Refused(why) => Err(usage(format!("{id} was not stored: its {why} is out of range"))),
-            _ => Err(refused(format!("{id} was not stored"))),
+        let mut faults = faults.into_iter();
+        let first = faults.next();
+        faults.for_each(|fault| complain(&fault.to_string()));
+        first.map_or(Ok(()), Err)
+    }
+
+    /// One message, or those of a series.
+    async fn messages(mut self, context: &Context) -> Result<Vec<Message>, Fault> {
+        let mut dues = Vec::new();
+        for at in std::mem::take(&mut self.at) {
+            dues.push(at.due(self.past_ok).map_err(usage)?);
         }
+        dues.extend(std::mem::take(&mut self.after).into_iter().map(|after| Due::After(*after)));
+        let spread = Spreading { between: self.between.take(), jitter: self.jitter.map(|longest| *longest) };
+        let message = self.message(context).await?;
+        let mut messages = match dues.as_slice() {
+            [] => vec![message],
+            &[due] => vec![message.due(due)],
+            _ => message.series(dues).map_err(usage)?,
+        };
+        for message in &mut messages {
+            let id = message.id.as_ref().map(ToString::to_string);
+            message.due = spread.due(message.due, id.as_deref()).map_err(usage)?;
+        }
+        Ok(messages)
     }
 
     async fn message(self, context: &Context) -> Result<Message, Fault> {
@@ -152,14 +183,6 @@ impl Put {
         let payload = payload(self.payload, self.payload_file)?;
         let mut message = Message::new(topic, payload).max_attempts(self.max_attempts.unwrap_or(0));
         message.any_time = self.past_ok;
-        if let Some(at) = self.at {
-            message = message.due(at.due(self.past_ok).map_err(usage)?);
-        }
-        if let Some(after) = self.after {
-            message = message.after(*after);
-        }
-        let spread = Spreading { between: self.between, jitter: self.jitter.map(|longest| *longest) };
-        message.due = spread.due(message.due, self.id.as_deref()).map_err(usage)?;
         if let Some(id) = self.id {
             message = message.with_id(id.parse().map_err(usage)?);
         }
@@ -186,6 +209,23 @@ impl Put {
             message = message.only_sooner();
         }
         Ok(if self.keep_content { message.keep_content() } else { message })
+    }
+}
+
+/// One answer as an object; those of a series as an array.
+fn print(context: &Context, answers: &[Answer], is_series: bool) -> Result<(), Fault> {
+    let mut values = answers.iter().map(|answer| json::put(&answer.reference, &answer.outcome));
+    let value = if is_series { Some(values.collect()) } else { values.next() };
+    let text = || answers.iter().map(sentence).collect::<Vec<_>>().join("\n");
+    value.map_or(Ok(()), |value: serde_json::Value| context.output.print(&value, text))
+}
+
+fn not_stored(answer: &Answer) -> Option<Fault> {
+    let id = &answer.reference.id;
+    match &answer.outcome {
+        outcome if outcome.is_accepted() => None,
+        PutOutcome::Refused(why) => Some(usage(format!("{id} was not stored: its {why} is out of range"))),
+        _ => Some(refused(format!("{id} was not stored"))),
     }
 }
 

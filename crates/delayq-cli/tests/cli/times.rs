@@ -71,6 +71,37 @@ async fn an_id_has_one_time_in_a_window_and_one_jitter_by_every_way_in() {
 }
 
 #[tokio::test]
+async fn several_dates_are_a_series_that_its_id_cancels_and_shifts() {
+    let redis = deployment().await;
+    let put = |how: &[&str]| delayq(&redis).args([&["put", "letters", "{}"][..], how].concat());
+    let dates = ["--id", "welcome-5", "--at", "2047-06-01T00:00:00Z", "--at", "2047-06-03T00:00:00Z"];
+    let stored = put(&dates).run(b"", SHORT).await;
+    assert!(stored.code == Some(0) && stored.stdout.lines().count() == 2, "{stored:?}");
+    let again = put(&[&dates[..], &["--json"]].concat()).run(b"", SHORT).await;
+    let outcomes: Vec<Value> = serde_json::from_str(&again.stdout).unwrap();
+    let told = outcomes.iter().map(|told| (told["id"].as_str().unwrap(), told["outcome"].as_str().unwrap()));
+    assert!(told.eq([("welcome-5/1", "exists"), ("welcome-5/2", "exists")]), "{again:?}");
+    done(&redis, &["reschedule", "--group", "welcome-5", "--all", "--by", "1d", "--token", "later"]).await;
+    for (id, due) in
+        [("welcome-5/1", "2047-06-02T00:00:00.000Z"), ("welcome-5/2", "2047-06-04T00:00:00.000Z")]
+    {
+        let stored = done(&redis, &["get", "letters", id, "--group", "welcome-5", "--json"]).await;
+        assert_eq!(serde_json::from_str::<Value>(&stored).unwrap()["due_at"], due, "{id}");
+    }
+    done(&redis, &["cancel", "--group", "welcome-5", "--all"]).await;
+    let left = done(&redis, &["list", "--group", "welcome-5"]).await;
+    assert!(!left.contains("welcome-5/"), "{left}");
+    for (how, why) in [
+        (&["--in", "1d", "--in", "2d"][..], "a series needs an id of your own"),
+        (&["--in", "1d", "--in", "2d", "--id", "a", "--group", "g"], "a group of its own"),
+        (&["--in", "1d", "--at", "2047-06-01T00:00:00Z", "--id", "a"], "cannot be used with"),
+    ] {
+        let refused = put(how).run(b"", SHORT).await;
+        assert!(refused.code == Some(64) && refused.stderr.contains(why), "{how:?}: {refused:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_zone_that_does_not_exist_is_not_taken_for_utc() {
     let redis = deployment().await;
     let nowhere = |at: &str| delayq(&redis).env("TZ", "Europe/Atlantis").args(["put", "t", "{}", "--at", at]);

@@ -1,6 +1,7 @@
 //! The vectors that clients in all languages share, verified with this client.
 
 mod pumping;
+mod series;
 mod windows;
 
 use delayq::protocol::{Envelope, EnvelopeError, HEAD_BYTES, Keys, Scripts, Verb};
