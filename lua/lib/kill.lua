@@ -1,7 +1,7 @@
 -- Moving messages to the dead letters.
 
 -- Moves `m` to the dead letters, ordered by time of death; the body stays, or becomes `body`. The reason (at most 1,000 bytes)
--- is in `w:<topic no>` under the id. Scripts write it last and delete it first, so every reason has a dead letter.
+-- is in `w:<topic no>` under the id. An interrupted script may leave a reason without a dead letter, which a repair removes.
 local function kill(m, reason, body)
   local group, expires = group_and_expiry(m)
   reason = string.sub(reason, 1, 1000)

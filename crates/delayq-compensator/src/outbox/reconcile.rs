@@ -54,12 +54,14 @@ type RowName = (String, String, Option<String>);
 /// The state of a message, by the rows so far.
 #[derive(Clone, Debug, PartialEq)]
 enum Net {
-    /// `past`: the time since the due time; `waited`: the time since the first put.
+    /// `past`: the time since the due time; `waited`: the time since the first put of a debounced message, of another one since
+    /// its last put or move.
     Pending {
         key: RowKey,
         due: Due,
         past: Duration,
         waited: Duration,
+        is_debounced: bool,
     },
     Cancelled,
     Unclear,
@@ -83,7 +85,8 @@ impl Ledger {
             ("put", Some(Net::Cancelled)) if !row.replaces => Net::Unclear,
             ("put", before) => {
                 let (due, past) = due.unwrap_or((Due::After(Duration::ZERO), row.age));
-                let new = Net::Pending { key, due, past, waited: row.age };
+                let is_debounced = matches!(row.again().due, DueRule::Within(_));
+                let new = Net::Pending { key, due, past, waited: row.age, is_debounced };
                 match before {
                     Some(Net::Pending { past, .. }) if *past > row.age => new,
                     Some(before) => before.put_again(new, row.again(), now),
@@ -93,13 +96,18 @@ impl Ledger {
             ("cancel", _) => Net::Cancelled,
             // The row came too late.
             ("reschedule", Some(Net::Pending { past, .. })) if *past > row.age => return,
-            ("reschedule", Some(Net::Pending { key, due: before, waited, .. })) => match (due, before) {
-                (Some(_), Due::At(at)) if row.expected.is_some_and(|expected| time(expected) != *at) => {
-                    return;
+            ("reschedule", Some(Net::Pending { key, due: before, waited, is_debounced, .. })) => {
+                match (due, before) {
+                    (Some(_), Due::At(at)) if row.expected.is_some_and(|expected| time(expected) != *at) => {
+                        return;
+                    }
+                    (Some((due, past)), _) => {
+                        let waited = if *is_debounced { *waited } else { row.age };
+                        Net::Pending { key: *key, due, past, waited, is_debounced: *is_debounced }
+                    }
+                    (None, _) => return,
                 }
-                (Some((due, past)), _) => Net::Pending { key: *key, due, past, waited: *waited },
-                (None, _) => return,
-            },
+            }
             _ => return,
         };
         self.0.insert(name, net);
@@ -109,11 +117,17 @@ impl Ledger {
 // === impl Net ===
 
 impl Net {
-    /// The state after a put that replaces, as `lua/put.lua` treats a pending message.
+    /// The state after a put that replaces, as `lua/lib/put/merge.lua` treats a pending message.
     fn put_again(&self, new: Self, again: Again, now: UnixMillis) -> Self {
         let (
-            &Self::Pending { key: old_key, due: old_due, past: old_past, waited },
-            &Self::Pending { key, due, past, .. },
+            &Self::Pending {
+                key: old_key,
+                due: old_due,
+                past: old_past,
+                waited,
+                is_debounced: was_debounced,
+            },
+            &Self::Pending { key, due, past, waited: age, is_debounced },
         ) = (self, &new)
         else {
             return new;
@@ -130,7 +144,8 @@ impl Net {
             }
             _ => (due, past),
         };
-        Self::Pending { key: if again.keep { old_key } else { key }, due, past, waited }
+        let (key, is_debounced) = (if again.keep { old_key } else { key }, was_debounced || is_debounced);
+        Self::Pending { key, due, past, waited: if is_debounced { waited } else { age }, is_debounced }
     }
 }
 
@@ -310,7 +325,8 @@ mod tests {
     fn the_rows_of_a_message_are_taken_together_in_their_order() {
         let pending = |seq, ms| {
             let due = Due::At(UnixMillis::new(ms));
-            Some(Net::Pending { key: (1, seq), due, past: Duration::ZERO, waited: Duration::ZERO })
+            let (past, waited) = (Duration::ZERO, Duration::ZERO);
+            Some(Net::Pending { key: (1, seq), due, past, waited, is_debounced: false })
         };
         for (rows, expected) in [
             ("p5", pending(1, 5)),
@@ -410,6 +426,31 @@ mod tests {
             };
             let expected = (Due::After(Duration::from_secs(expected.0)), Duration::from_secs(expected.1));
             assert_eq!((key.1, (due, past)), (3, expected), "{ages:?}");
+        }
+    }
+
+    #[test]
+    fn a_message_that_was_not_debounced_has_waited_since_its_last_put_or_move() {
+        let row = |verb: &str, again: Option<&str>, age_s: u64| OutboxRow {
+            verb: verb.to_owned(),
+            delay_ms: Some(1_000_000),
+            replaces: again.is_some(),
+            again: again.map(str::to_owned),
+            age: Duration::from_secs(age_s),
+            ..OutboxRow::default()
+        };
+        let within = Some("within=100000");
+        for (rows, left_s) in [
+            ([row("put", None, 90), row("reschedule", None, 50), row("put", within, 10)], 50),
+            ([row("put", None, 90), row("put", Some("later"), 50), row("put", within, 10)], 50),
+            ([row("put", within, 90), row("reschedule", None, 50), row("put", within, 10)], 10),
+        ] {
+            let mut ledger = Ledger::default();
+            for (seq, row) in (1..).zip(&rows) {
+                ledger.add((1, seq), row, NOW);
+            }
+            let Some(Net::Pending { due, .. }) = ledger.0.into_values().next() else { panic!("pending") };
+            assert_eq!(due, Due::After(Duration::from_secs(left_s)), "{rows:?}");
         }
     }
 
