@@ -6,6 +6,7 @@ pub mod acl;
 pub mod audit;
 pub mod backup;
 pub mod bundle;
+pub mod bury;
 pub mod cancel;
 pub mod check;
 pub mod completions;
@@ -96,6 +97,7 @@ commands! {
         list: List => |list, global| look(&global.context()?, async |part| list.run(part).await).await;
         reschedule: Reschedule => |reschedule, global| reschedule.run(&global.context()?).await;
         promote: Promote => |promote, global| promote.run(&global.context()?).await;
+        bury: Bury => |bury, global| bury.run(&global.context()?).await;
         cancel: Cancel => |cancel, global| cancel.run(&global.context()?).await;
         log: Log => |log, global| log.run(&global.context()?).await;
     }

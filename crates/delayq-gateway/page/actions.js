@@ -1,9 +1,9 @@
-// Changing one message.
+// Changing one message, and what this has in common with changing many.
 
 import { now, post } from './api.js';
 import { ask } from './dialog.js';
 import { html, nothing } from './vendor/lit-html.js';
-import { exact, refused, t } from './words.js';
+import { exact, has_text, refused, t } from './words.js';
 
 const MINUTE_MS = 60_000;
 /** What the buttons of the dialog add to now. */
@@ -12,34 +12,37 @@ const LATER = [['plus_10m', 10 * MINUTE_MS], ['plus_1h', 60 * MINUTE_MS], ['plus
 /** True if the reader's token has this right. */
 export const may = (page, right) => page.me?.rights.includes(right) ?? false;
 
+/** What can be done with messages of a state. */
+const PENDING = ['reschedule', 'bury', 'cancel'];
+export const DEEDS = { delayed: ['promote', ...PENDING], ready: PENDING, pending: PENDING, leased: ['cancel'], dead: ['replay'] };
+
+export const is_dangerous = (deed) => deed === 'cancel' || deed === 'bury';
+
 /** The buttons of a message. */
 export function buttons(message, target, page) {
   if (!may(page, 'act')) return nothing;
-  const { state } = message;
-  const is_pending = state === 'delayed' || state === 'ready';
-  return html`<p class="buttons">
-    ${state === 'delayed' ? html`<button @click=${() => promote(message, target, page)}>${t('do_promote')}</button>` : nothing}
-    ${is_pending ? html`<button @click=${() => reschedule(message, target, page)}>${t('do_reschedule')}</button>` : nothing}
-    ${state === 'dead' ? html`<button @click=${() => replay(target, page)}>${t('do_replay')}</button>` : nothing}
-    ${is_pending || state === 'leased' ? html`<button class="danger" @click=${() => cancel(message, target, page)}>${t('do_cancel')}</button>` : nothing}
-  </p>`;
+  const button = (deed) => html`<button class=${is_dangerous(deed) ? 'danger' : ''} @click=${() => act(deed, message, target, page)}>${t(`do_${deed}`)}</button>`;
+  return html`<p class="buttons">${(DEEDS[message.state] ?? []).map(button)}</p>`;
 }
 
-function cancel({ state }, target, page) {
-  const text = t(state === 'leased' ? 'ask_cancel_leased' : 'ask_cancel', { id: target.id });
-  ask(page, { title: t('do_cancel'), text, button: t('do_cancel'), danger: true, run: () => one('cancel', target) });
+/** Asks, and acts on the message if nobody moved it since the page read it. */
+function act(deed, { state, due_ms, tag }, target, page) {
+  const text = t(deed === 'cancel' && state === 'leased' ? 'ask_cancel_leased' : `ask_${deed}`, { id: target.id, at: exact(due_ms) });
+  const run = (form) => one(item(deed, { ...target, due_ms, tag }, form));
+  ask(page, { title: t(`do_${deed}`), text, fields: FIELDS[deed]?.(due_ms), button: t(`do_${deed}`), danger: is_dangerous(deed), run });
 }
 
-function promote({ due_ms }, target, page) {
-  const run = () => one('reschedule', { ...target, due: 'now', expected_due: due_ms });
-  ask(page, { title: t('do_promote'), text: t('ask_promote', { id: target.id, at: exact(due_ms) }), button: t('do_promote'), run });
+const FIELDS = { reschedule: due_field, bury: why_field };
+
+/** A message as a call names it, with the action's details; it is changed only as it was seen. */
+export function item(deed, { topic, id, group, due_ms, tag }, form) {
+  const target = { topic, id, group: group ?? null };
+  if (deed === 'promote') return ['reschedule', { ...target, due: 'now', expected_due: due_ms }];
+  if (deed === 'reschedule') return [deed, { ...target, ...moved(form), expected_due: due_ms }];
+  return [deed, { ...target, tag, ...(deed === 'bury' ? { reason: form.get('reason') } : {}) }];
 }
 
-function reschedule({ due_ms }, target, page) {
-  const run = (form) => one('reschedule', { ...target, due: due_of(form), expected_due: due_ms });
-  const fields = due_field(due_ms);
-  ask(page, { title: t('do_reschedule'), text: t('ask_reschedule', { id: target.id, at: exact(due_ms) }), fields, button: t('do_reschedule'), run });
-}
+export const moved = (form) => (form.get('how') === 'by' ? { by: form.get('by').trim() } : { due: due_of(form) });
 
 /** The field of a new due time. */
 export function due_field(due_ms) {
@@ -49,20 +52,28 @@ export function due_field(due_ms) {
     <p class="buttons">${LATER.map(([key, ms]) => html`<button type="button" @click=${put(ms)}>${t(key)}</button>`)}</p>`;
 }
 
-export const due_of = (form) => new Date(form.get('due')).getTime();
+const due_of = (form) => new Date(form.get('due')).getTime();
 
-function replay(target, page) {
-  ask(page, { title: t('do_replay'), text: t('ask_replay', { id: target.id }), button: t('do_replay'), run: () => one('replay', target) });
+/** So many characters always fit into the 500 bytes that the gateway keeps. */
+const MAX_REASON = 160;
+
+export function why_field() {
+  return html`<label class="field">${t('why_you')} <input name="reason" required maxlength=${MAX_REASON} autocomplete="off"></label>`;
 }
 
 /** The time of an input by the reader's clock. */
 const local = (ms) => exact(ms).replace(' ', 'T');
 
-async function one(verb, item) {
+async function one([verb, item]) {
   const [answer] = await post(`/v1/${verb}`, [item]);
-  const { outcome, state, code } = answer;
-  const key = outcome === 'spooled' ? 'did_spooled' : `did_${verb}_${(outcome ?? '').replace(' ', '_')}`;
-  const at = exact(answer.due_ms ?? now());
-  const shown = state ? t(`state_${state}`) : '';
-  return { kind: code ? 'bad' : 'good', text: t(key) === key ? refused({ problem: answer }) : t(key, { at, state: shown, reason: answer.reason ?? '' }) };
+  return { kind: answer.code ? 'bad' : 'good', text: said(verb, answer) };
+}
+
+function said(verb, answer) {
+  const { outcome, state = outcome, code, reason, due_ms } = answer;
+  if (outcome === 'spooled') return t('did_spooled');
+  if (!code) return t(`did_${verb}_${outcome}`, { at: exact(due_ms ?? now()) });
+  if (reason) return t('did_not', { reason });
+  if (outcome === 'changed' || !has_text(`state_${state}`)) return refused({ problem: answer });
+  return t('did_nothing', { state: t(`state_${state}`) });
 }

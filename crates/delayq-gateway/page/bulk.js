@@ -1,22 +1,20 @@
 // Acting on many messages: on some by their ids, and on all that match by an operation, which is counted first.
 
-import { due_field, due_of } from './actions.js';
+import { due_field, is_dangerous, item, moved, why_field } from './actions.js';
 import { now, post } from './api.js';
 import { answered, ask, typed } from './dialog.js';
+import { field } from './table.js';
 import { html, nothing } from './vendor/lit-html.js';
 import { count, filter_words, outcome, so_many, t } from './words.js';
 
 /** Most messages of one call. */
 const MAX_ITEMS = 500;
-const MAX_REASON = 500;
 const MINUTE_MS = 60_000;
-
-const is_dangerous = (deed) => deed === 'cancel' || deed === 'bury';
 
 /** Asks, and acts on these messages; `done` is called after the answer. */
 export function act_on_some(page, deed, messages, done) {
   const n = count(messages.length);
-  const fields = html`${deed === 'reschedule' ? new_due() : nothing} ${typed(messages.length)}`;
+  const fields = html`${deed === 'reschedule' ? new_due() : nothing} ${deed === 'bury' ? why_field() : nothing} ${typed(messages.length)}`;
   const run = async (form) => {
     const answers = await called(deed, messages, form);
     done?.();
@@ -28,20 +26,13 @@ export function act_on_some(page, deed, messages, done) {
 async function called(deed, messages, form) {
   const answers = [];
   for (let at = 0; at < messages.length; at += MAX_ITEMS) {
-    const items = messages.slice(at, at + MAX_ITEMS).map((message) => item(deed, message, form));
-    answers.push(...(await post(`/v1/${deed === 'promote' ? 'reschedule' : deed}`, items)));
+    const calls = messages.slice(at, at + MAX_ITEMS).map((message) => item(deed, message, form));
+    answers.push(...(await post(`/v1/${calls[0][0]}`, calls.map(([, message]) => message))));
   }
   return answers;
 }
 
-/** A message as a call names it. It is moved only if nobody else moved it since the page read it. */
-function item(deed, { topic, id, group, due_ms }, form) {
-  const target = { topic, id, group: group ?? null };
-  if (deed === 'promote') return { ...target, due: 'now', expected_due: due_ms };
-  return deed === 'reschedule' ? { ...target, ...moved(form), expected_due: due_ms } : target;
-}
-
-const DONE = ['cancelled', 'moved', 'ready', 'delayed'];
+const DONE = ['cancelled', 'moved', 'ready', 'delayed', 'buried'];
 
 function tally(answers) {
   const outcomes = {};
@@ -60,10 +51,8 @@ const new_due = () => html`
     <label><input type="radio" name="how" value="due" checked> ${t('move_to')}</label>
     ${due_field(now() + 10 * MINUTE_MS)}
     <label><input type="radio" name="how" value="by"> ${t('move_by')}</label>
-    <label class="field">${t('shift_help')} <input name="by" value="1h" autocomplete="off" spellcheck="false"></label>
+    ${field(t('shift_help'), 'by', '1h', false)}
   </fieldset>`;
-
-const moved = (form) => (form.get('how') === 'by' ? { by: form.get('by').trim() } : { due: due_of(form) });
 
 /** Counts what matches, asks, and begins an operation. */
 export function act_on_all(page, deed, filter) {
@@ -97,7 +86,7 @@ const fields = (deed, { filter, sample, count: n, exact }) => html`
   <p class="faint">${t('frozen')}</p>
   <details><summary>${t('sample', { n: count(sample.length) })}</summary><ul>${sample.map(({ id }) => html`<li class="id">${id}</li>`)}</ul></details>
   ${deed === 'reschedule' ? new_due() : nothing}
-  <label class="field">${t('why_you')} <input name="reason" required maxlength=${MAX_REASON} autocomplete="off"></label>
+  ${why_field()}
   ${typed(n, exact)}`;
 
 async function begin(deed, filter, form) {

@@ -2,6 +2,7 @@
 
 import { may } from './actions.js';
 import { act_on_some } from './bulk.js';
+import { table } from './table.js';
 import { to } from './url.js';
 import { html, nothing } from './vendor/lit-html.js';
 import { count, t } from './words.js';
@@ -19,25 +20,17 @@ export function heading({ reason }) {
 export function reasons(place, messages, page) {
   const groups = Map.groupBy ? Map.groupBy(messages, heading) : grouped(messages);
   const rows = [...groups].sort(([, one], [, other]) => other.length - one.length);
+  const link = ([reason]) => html`
+    <a href=${to({ ...place, reason: reason || NO_REASON })} aria-current=${place.reason === (reason || NO_REASON) ? 'true' : nothing}>${reason || t('no_reason')}</a>`;
+  const columns = [
+    ['reason', link, 'reason'],
+    ['messages', ([, of]) => count(of.length), 'number'],
+    may(page, 'act') && ['action', ([, of]) => html`<button @click=${() => act_on_some(page, 'replay', of)}>${t('do_replay_n', { n: count(of.length) })}</button>`],
+  ];
   return html`
     <h2>${t('by_reason')}</h2>
     <p class="faint">${t('by_reason_of', { n: count(messages.length) })}</p>
-    <table class="cards-when-narrow">
-      <thead><tr><th scope="col">${t('reason')}</th><th scope="col" class="number">${t('messages')}</th>
-        ${may(page, 'act') ? html`<th scope="col">${t('action')}</th>` : nothing}</tr></thead>
-      <tbody>${rows.map(([reason, of]) => row(place, reason, of, page))}</tbody>
-    </table>`;
-}
-
-function row(place, reason, messages, page) {
-  const shown = reason || t('no_reason');
-  const run = () => act_on_some(page, 'replay', messages);
-  return html`
-    <tr>
-      <th scope="row" class="reason"><a href=${to({ ...place, reason: reason || NO_REASON })} aria-current=${place.reason === (reason || NO_REASON) ? 'true' : nothing}>${shown}</a></th>
-      <td data-label=${t('messages')} class="number">${count(messages.length)}</td>
-      ${may(page, 'act') ? html`<td data-label=${t('action')}><button @click=${run}>${t('do_replay_n', { n: count(messages.length) })}</button></td>` : nothing}
-    </tr>`;
+    ${table(t('by_reason'), columns, rows)}`;
 }
 
 /** In the URL, for messages that died without a reason. */

@@ -2,9 +2,10 @@
 
 import { get, path, post, query } from './api.js';
 import { group_buttons } from './group.js';
-import { table } from './rows.js';
+import { list } from './rows.js';
 import { bar, selection } from './selection.js';
-import { go, to } from './url.js';
+import { field, pager } from './table.js';
+import { go } from './url.js';
 import * as walk from './walk.js';
 import { html, nothing } from './vendor/lit-html.js';
 import { count, t } from './words.js';
@@ -46,8 +47,7 @@ function form({ id, group }) {
   };
   return html`
     <form class="find" @submit=${find}>
-      <label>${t('id')} <input name="id" .value=${id ?? ''} autocomplete="off" spellcheck="false"></label>
-      <label>${t('group')} <input name="group" .value=${group ?? ''} autocomplete="off" spellcheck="false"></label>
+      ${field(t('id'), 'id', id, false)} ${field(t('group'), 'group', group, false)}
       <button>${t('find')}</button>
     </form>
     <p class="faint">${t('find_help')}</p>`;
@@ -59,7 +59,7 @@ function results(place, data, page) {
     return html`
       <h2>${t('results')}</h2>
       <p>${t(found.length > 0 ? 'found_in' : 'found_nowhere', { n: count(found.length), asked: count(asked) })} ${more ? t('more_topics', { n: MAX_TOPICS }) : nothing}</p>
-      ${found.length > 0 ? table(found, { caption: t('results'), with_topic: true, with_state: true }) : nothing}`;
+      ${found.length > 0 ? list(found, { caption: t('results'), with_topic: true, with_state: true }) : nothing}`;
   }
   if (data.by === 'walk') return walk.results(place, data, page);
   if (data.by !== 'group') return nothing;
@@ -69,10 +69,7 @@ function results(place, data, page) {
   return html`
     <h2>${caption}</h2>
     ${messages.length > 0 ? members(place, messages, is_long, page) : html`<p>${t('group_empty')}</p>`}
-    <p class="pager">
-      ${place.after ? html`<a href=${to({ ...place, after: null })}>${t('first_page')}</a>` : nothing}
-      ${next ? html`<a href=${to({ ...place, after: next })}>${t('next_page')}</a>` : nothing}
-    </p>`;
+    ${pager(place, next)}`;
 }
 
 function members({ group, topic }, messages, is_long, page) {
@@ -81,5 +78,5 @@ function members({ group, topic }, messages, is_long, page) {
   return html`
     ${group_buttons({ group, topic }, page, is_long)}
     ${chosen ? bar(chosen, messages, is_long) : nothing}
-    ${table(messages, { caption, with_topic: true, with_state: true, selection: chosen })}`;
+    ${list(messages, { caption, with_topic: true, with_state: true, selection: chosen })}`;
 }

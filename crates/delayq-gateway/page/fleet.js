@@ -2,6 +2,7 @@
 
 import { get, now } from './api.js';
 import { LATE_MS } from './overview.js';
+import { table, unseen } from './table.js';
 import { html, nothing } from './vendor/lit-html.js';
 import { count, span, t } from './words.js';
 
@@ -21,14 +22,14 @@ export function show(_place, { shards, missing, timers, processes }) {
   const owners = timers.owners.map(({ name }) => name);
   return html`
     <h1>${t('fleet')}</h1>
-    ${missing.map((why) => html`<p class="note bad"><span><b>${t('not_seen')}</b> ${why}</span></p>`)}
+    ${missing.map(unseen)}
     <h2>${t('shards')}</h2>
     <p class="faint">${t('about_shards')}</p>
     <ul class="grid" aria-label=${t('shards')}>${shards.map((shard) => tile(shard, owners))}</ul>
     <h2>${t('timers')}</h2>
     ${owned(timers, owners)} ${drains(timers)}
     <h2>${t('processes')}</h2>
-    ${processes.length > 0 ? table(processes) : html`<p>${t('no_processes')}</p>`}
+    ${processes.length > 0 ? table(t('processes'), COLUMNS, processes) : html`<p>${t('no_processes')}</p>`}
     <p class="faint">${t('about_processes')}</p>`;
 }
 
@@ -47,15 +48,15 @@ function lateness(next_pump_ms) {
   return late_ms > LATE_MS ? t('overdue_by', { span: span(late_ms) }) : null;
 }
 
-const owned = ({ owners }, names) => html`
-  <table class="cards-when-narrow">
-    <caption class="hidden">${t('timers')}</caption>
-    <thead><tr><th scope="col">${t('timer')}</th><th scope="col" class="number">${t('shards')}</th><th scope="col">${t('which')}</th><th scope="col" class="number">${t('epoch')}</th></tr></thead>
-    <tbody>${owners.map(({ name, shards, highest_epoch }) => html`
-      <tr><th scope="row"><span class="tile owner-${names.indexOf(name) % COLOURS}">${letter(names.indexOf(name))}</span> ${name}</th>
-        <td data-label=${t('shards')} class="number">${count(shards.length)}</td><td data-label=${t('which')} class="wraps">${ranges(shards)}</td>
-        <td data-label=${t('epoch')} class="number">${count(highest_epoch)}</td></tr>`)}</tbody>
-  </table>`;
+function owned({ owners }, names) {
+  const columns = [
+    ['timer', ({ name }) => html`<span class="tile owner-${names.indexOf(name) % COLOURS}">${letter(names.indexOf(name))}</span> ${name}`],
+    ['shards', ({ shards }) => count(shards.length), 'number'],
+    ['which', ({ shards }) => ranges(shards), 'wraps'],
+    ['epoch', ({ highest_epoch }) => count(highest_epoch), 'number'],
+  ];
+  return table(t('timers'), columns, owners);
+}
 
 /** Numbers in order, as ranges. */
 function ranges(numbers) {
@@ -76,18 +77,14 @@ function drains({ fleet }) {
 
 const STATES = { ready: 'ready', drained: 'warn', not_ready: 'dead', silent: 'dead' };
 
-const table = (processes) => html`
-  <table class="cards-when-narrow">
-    <caption class="hidden">${t('processes')}</caption>
-    <thead><tr><th scope="col">${t('process')}</th><th scope="col">${t('state')}</th><th scope="col" class="number">${t('shards')}</th>
-      <th scope="col" class="number">${t('late_p50')}</th><th scope="col" class="number">${t('late_p99')}</th><th scope="col" class="number">${t('most_overdue')}</th></tr></thead>
-    <tbody>${processes.map((one) => html`
-      <tr><th scope="row">${one.process}</th>
-        <td data-label=${t('state')}><span class="badge ${STATES[one.state]}">${t(`process_${one.state}`)}</span> ${one.why ?? nothing}</td>
-        <td data-label=${t('shards')} class="number">${one.shards === null ? '–' : count(one.shards)}</td>
-        <td data-label=${t('late_p50')} class="number">${late(one.p50_ms)}</td><td data-label=${t('late_p99')} class="number">${late(one.p99_ms)}</td>
-        <td data-label=${t('most_overdue')} class="number">${one.overdue_ms > 0 ? span(one.overdue_ms) : '–'}</td></tr>`)}</tbody>
-  </table>`;
+const COLUMNS = [
+  ['process', ({ process }) => process],
+  ['state', ({ state, why }) => html`<span class="badge ${STATES[state]}">${t(`process_${state}`)}</span> ${why ?? nothing}`],
+  ['shards', ({ shards }) => (shards === null ? '–' : count(shards)), 'number'],
+  ['late_p50', ({ p50_ms }) => late(p50_ms), 'number'],
+  ['late_p99', ({ p99_ms }) => late(p99_ms), 'number'],
+  ['most_overdue', ({ overdue_ms }) => (overdue_ms > 0 ? span(overdue_ms) : '–'), 'number'],
+];
 
 /** The bound below which a part of the messages were late. */
 const late = (ms) => (ms === null ? '–' : t('within', { span: span(ms) }));

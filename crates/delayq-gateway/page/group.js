@@ -3,6 +3,7 @@
 import { may } from './actions.js';
 import { path, post, query } from './api.js';
 import { ask } from './dialog.js';
+import { field, table } from './table.js';
 import { to } from './url.js';
 import { html, nothing } from './vendor/lit-html.js';
 import { count, t, time } from './words.js';
@@ -20,7 +21,7 @@ const whose = (group, topic) => (!group ? topic : topic ? t('group_in', { group,
 
 /** Of a group whose messages are not all on the screen, the reader types the name. */
 function cancel(group, topic, page, is_long) {
-  const fields = is_long ? html`<label class="field">${t('type_group', { group })} <input name="typed" required autocomplete="off" @input=${(event) => check(event.target, group)}></label>` : nothing;
+  const fields = is_long ? html`<div @input=${(event) => check(event.target, group)}>${field(t('type_group', { group }), 'typed')}</div>` : nothing;
   const run = async () => {
     const { outcome, cancelled, leased_or_failed: passed } = await post(path`/v1/groups/${group}/cancel` + query({ topic }));
     return { kind: 'good', text: done('did_cancel_group', outcome, cancelled, passed) };
@@ -35,7 +36,7 @@ const check = (input, name) => input.setCustomValidity(input.value === name ? ''
 /** A repeat under the same token moves no message twice. */
 function shift(group, topic, page) {
   const token = [...crypto.getRandomValues(new Uint8Array(8))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
-  const fields = html`<label class="field">${t('shift_help')} <input name="by" required value="1h" autocomplete="off" spellcheck="false"></label>`;
+  const fields = field(t('shift_help'), 'by', '1h');
   const run = async (form) => {
     const { outcome, moved, passed } = await post(path`/v1/groups/${group}/shift` + query({ topic }), { by: form.get('by').trim(), token });
     return { kind: 'good', text: done('did_shift_group', outcome, moved, passed) };
@@ -54,25 +55,17 @@ export function pause_buttons({ topic, paused }, page) {
 /** The paused groups of a topic, each with the way to resume it. */
 export function paused_groups({ topic, groups_paused }, page) {
   if (groups_paused.length === 0) return nothing;
-  const row = ({ group, since_ms }) => html`
-    <tr>
-      <th scope="row"><a href=${to({ view: 'find', group, topic })}>${group}</a></th>
-      <td data-label=${t('paused_since')}>${time(since_ms)}</td>
-      <td>${may(page, 'manage') ? html`<button @click=${() => change('resume', { topic, group }, page)} aria-label=${t('resume_group', { group })}>${t('do_resume')}</button>` : nothing}</td>
-    </tr>`;
-  return html`
-    <details open>
-      <summary>${t('groups_paused', { n: count(groups_paused.length) })}</summary>
-      <table class="cards-when-narrow">
-        <caption class="hidden">${t('groups_paused', { n: count(groups_paused.length) })}</caption>
-        <thead><tr><th scope="col">${t('group')}</th><th scope="col">${t('paused_since')}</th><th scope="col"><span class="hidden">${t('do_resume')}</span></th></tr></thead>
-        <tbody>${groups_paused.map(row)}</tbody>
-      </table>
-    </details>`;
+  const caption = t('groups_paused', { n: count(groups_paused.length) });
+  const columns = [
+    ['group', ({ group }) => html`<a href=${to({ view: 'find', group, topic })}>${group}</a>`],
+    ['paused_since', ({ since_ms }) => time(since_ms)],
+    may(page, 'manage') && ['do_resume', ({ group }) => html`<button @click=${() => change('resume', { topic, group }, page)} aria-label=${t('resume_group', { group })}>${t('do_resume')}</button>`, 'box'],
+  ];
+  return html`<details open><summary>${caption}</summary>${table(caption, columns, groups_paused)}</details>`;
 }
 
 function pause_group(topic, page) {
-  const fields = html`<label class="field">${t('group')} <input name="group" required autocomplete="off" spellcheck="false"></label>`;
+  const fields = field(t('group'), 'group');
   const run = (form) => changed('pause', { topic, group: form.get('group').trim() });
   ask(page, { title: t('do_pause_group'), text: t('ask_pause_group', { topic }), fields, button: t('do_pause'), run });
 }

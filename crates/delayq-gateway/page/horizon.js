@@ -2,6 +2,7 @@
 
 import { get, path, query } from './api.js';
 import { chart } from './chart.js';
+import { table } from './table.js';
 import { to } from './url.js';
 import { html, nothing } from './vendor/lit-html.js';
 import { count, exact, span, t } from './words.js';
@@ -41,7 +42,7 @@ export function panel(place, { horizon }, narrow) {
           ${all_times(place)}` : nothing}
       </p>
       <p class="faint">${t('horizon_help')}</p>
-      <details><summary>${t('as_table')}</summary>${table(place, bars)}</details>
+      <details><summary>${t('as_table')}</summary><div class="scroll">${table(t('horizon'), COLUMNS, bars)}</div></details>
     </section>`;
 }
 
@@ -86,9 +87,7 @@ function range_text({ from, to: until }) {
   return until ? t('from_to', { from: exact(Number(from)), to: exact(Number(until)) }) : t('range_from', { from: exact(Number(from)) });
 }
 
-const table = (place, bars) => html`
-  <div class="scroll"><table>
-    <thead><tr><th scope="col">${t('when_due')}</th><th scope="col" class="number">${t('messages')}</th></tr></thead>
-    <tbody>${bars.map(({ words, count: n, href }) => html`
-      <tr><th scope="row"><a href=${href}>${words}</a></th><td class="number">${n === null ? t('not_counted') : count(n)}</td></tr>`)}</tbody>
-  </table></div>`;
+const COLUMNS = [
+  ['when_due', ({ words, href }) => html`<a href=${href}>${words}</a>`],
+  ['messages', ({ count: n }) => (n === null ? t('not_counted') : count(n)), 'number'],
+];

@@ -2,6 +2,7 @@
 
 import { get, query } from './api.js';
 import { who } from './operations.js';
+import { pager, table } from './table.js';
 import { to } from './url.js';
 import { html, nothing } from './vendor/lit-html.js';
 import { count, filter_words, has_text, sentence, t, time } from './words.js';
@@ -16,29 +17,18 @@ export const load = ({ after }) => get('/v1/actions' + query({ after, limit: LIM
 export const show = (place, { actions, next }) => html`
   <h1>${t('actions')}</h1>
   <p class="faint">${t('about_actions')}</p>
-  ${actions.length > 0 ? table(actions) : html`<p>${t(place.after ? 'no_more_actions' : 'no_actions')}</p>`}
-  <p class="pager">
-    ${place.after ? html`<a href=${to({ ...place, after: null })}>${t('first_page')}</a>` : nothing}
-    ${next ? html`<a href=${to({ ...place, after: next })}>${t('next_page')}</a>` : nothing}
-  </p>`;
+  ${actions.length > 0 ? table(t('actions'), COLUMNS, actions, WHAT) : html`<p>${t(place.after ? 'no_more_actions' : 'no_actions')}</p>`}
+  ${pager(place, next)}`;
 
-const table = (actions) => html`
-  <table class="cards-when-narrow">
-    <caption class="hidden">${t('actions')}</caption>
-    <thead><tr><th scope="col">${t('when')}</th><th scope="col">${t('who')}</th><th scope="col">${t('what')}</th><th scope="col">${t('of_what')}</th>
-      <th scope="col" class="number">${t('messages')}</th><th scope="col">${t('outcome')}</th></tr></thead>
-    <tbody>${actions.map(row)}</tbody>
-  </table>`;
-
-const row = (action) => html`
-  <tr>
-    <td data-label=${t('when')}>${time(action.done_ms)}</td>
-    <td data-label=${t('who')}>${who(action.who)} ${action.tenant ? html`<span class="faint">${t('of_tenant', { tenant: action.tenant })}</span>` : nothing}</td>
-    <th scope="row">${has_text(`act_${action.action}`) ? t(`act_${action.action}`) : action.action} ${action.requests > 1 ? html`<span class="faint">${t('times', { n: count(action.requests) })}</span>` : nothing}</th>
-    <td data-label=${t('of_what')} class="wraps">${of_what(action)}</td>
-    <td data-label=${t('messages')} class="number">${count(action.messages)}</td>
-    <td data-label=${t('outcome')}>${action.outcome === 'done' ? t('outcome_done') : refusal(action.outcome)}</td>
-  </tr>`;
+const COLUMNS = [
+  ['when', ({ done_ms }) => time(done_ms)],
+  ['who', ({ who: name, tenant }) => html`${who(name)} ${tenant ? html`<span class="faint">${t('of_tenant', { tenant })}</span>` : nothing}`],
+  ['what', ({ action, requests }) => html`${has_text(`act_${action}`) ? t(`act_${action}`) : action} ${requests > 1 ? html`<span class="faint">${t('times', { n: count(requests) })}</span>` : nothing}`],
+  ['of_what', of_what, 'wraps'],
+  ['messages', ({ messages }) => count(messages), 'number'],
+  ['outcome', ({ outcome }) => (outcome === 'done' ? t('outcome_done') : refusal(outcome))],
+];
+const WHAT = 2;
 
 function refusal(code) {
   return html`<span class="bad">${sentence(code) ?? nothing} <code>${code}</code></span>`;

@@ -3,6 +3,7 @@
 import { buttons, may } from './actions.js';
 import { get, path, post, query } from './api.js';
 import { attempts } from './rows.js';
+import { facts } from './table.js';
 import { to } from './url.js';
 import { html, nothing } from './vendor/lit-html.js';
 import { exact, size, t, time } from './words.js';
@@ -34,21 +35,21 @@ export function show(place, { message, numbers, history, target }, page) {
     ${heading}
     <p class="why"><span class="badge ${state}">${t(`state_${state}`)}</span> ${why(message, numbers).map((text) => html`<span>${text} </span>`)}</p>
     ${buttons(message, target, page)}
-    <dl class="facts">${facts(message)}</dl>
+    ${facts(known(message))}
     ${message.headers?.length > 0 ? headers(message.headers) : nothing}
     ${message.payload_bytes === undefined ? nothing : payload(message, target, page)}
     ${events(history)}`;
 }
 
-function facts(message) {
+function known(message) {
   const { group, due_ms, since_ms, lease_ends_ms, attempt, delivery, max_attempts, expires_ms, shard } = message;
-  const fact = (key, value) => html`<dt>${t(key)}</dt><dd>${value}</dd>`;
+  const fact = (key, value) => [t(key), value];
   return [
-    group ? fact('group', html`<a href=${to({ view: 'find', group })}>${group}</a>`) : nothing,
+    group && fact('group', html`<a href=${to({ view: 'find', group })}>${group}</a>`),
     fact('when_due', time(due_ms)),
-    since_ms ? fact('since', time(since_ms)) : nothing,
-    lease_ends_ms ? fact('when_lease_ends', time(lease_ends_ms)) : nothing,
-    expires_ms ? fact('expires', time(expires_ms)) : nothing,
+    since_ms && fact('since', time(since_ms)),
+    lease_ends_ms && fact('when_lease_ends', time(lease_ends_ms)),
+    expires_ms && fact('expires', time(expires_ms)),
     fact('attempt', attempts(attempt, max_attempts)),
     fact('delivery', delivery),
     fact('shard', shard),
@@ -57,7 +58,7 @@ function facts(message) {
 
 const headers = (headers) => html`
   <h2>${t('headers')}</h2>
-  <dl class="facts">${headers.map(([name, value]) => html`<dt><code>${name}</code></dt><dd>${value}</dd>`)}</dl>`;
+  ${facts(headers.map(([name, value]) => [html`<code>${name}</code>`, value]))}`;
 
 function payload(message, target, page) {
   const key = JSON.stringify(target);
@@ -78,7 +79,7 @@ function values({ values }) {
   const all = Object.entries(values);
   if (all.length === 0) return nothing;
   const shown = (value) => (typeof value === 'object' && value !== null ? html`<span class="faint">${t(`payload_${value.type}`)}</span>` : String(value));
-  return html`<dl class="facts">${all.map(([pointer, value]) => html`<dt><code>${pointer}</code></dt><dd>${shown(value)}</dd>`)}</dl>`;
+  return facts(all.map(([pointer, value]) => [html`<code>${pointer}</code>`, shown(value)]));
 }
 
 /** The payload as text; JSON with line breaks. */

@@ -3,6 +3,7 @@
 import { may } from './actions.js';
 import { call, get, path } from './api.js';
 import { ask } from './dialog.js';
+import { facts, table } from './table.js';
 import { to } from './url.js';
 import { html, nothing } from './vendor/lit-html.js';
 import { count, distance, exact, filter_words, outcome, so_many, t, time } from './words.js';
@@ -21,25 +22,16 @@ export async function load({ operation }) {
 
 export function show(_place, { one, all }, page) {
   if (one) return operation(one, page);
-  return html`<h1>${t('operations')}</h1><p class="faint">${t('about_operations')}</p>${all.length > 0 ? table(all) : html`<p>${t('no_operations')}</p>`}`;
+  return html`<h1>${t('operations')}</h1><p class="faint">${t('about_operations')}</p>${all.length > 0 ? table(t('operations'), COLUMNS, all) : html`<p>${t('no_operations')}</p>`}`;
 }
 
-const table = (all) => html`
-  <table class="cards-when-narrow">
-    <caption class="hidden">${t('operations')}</caption>
-    <thead><tr><th scope="col">${t('operation')}</th><th scope="col">${t('state')}</th><th scope="col">${t('began')}</th>
-      <th scope="col">${t('who')}</th><th scope="col">${t('why')}</th></tr></thead>
-    <tbody>${all.map(row)}</tbody>
-  </table>`;
-
-const row = (one) => html`
-  <tr>
-    <th scope="row"><a href=${to({ view: 'operations', operation: one.id })}>${heading(one)}</a></th>
-    <td data-label=${t('state')}>${badge(one)} ${t('done_of', { done: count(one.done), total: total(one) })}</td>
-    <td data-label=${t('began')}><span title=${exact(one.began_ms)}>${distance(one.began_ms)}</span></td>
-    <td data-label=${t('who')}>${who(one.by)}</td>
-    <td data-label=${t('why')} class="reason">${one.reason}</td>
-  </tr>`;
+const COLUMNS = [
+  ['operation', (one) => html`<a href=${to({ view: 'operations', operation: one.id })}>${heading(one)}</a>`],
+  ['state', (one) => html`${badge(one)} ${t('done_of', { done: count(one.done), total: total(one) })}`],
+  ['began', ({ began_ms }) => html`<span title=${exact(began_ms)}>${distance(began_ms)}</span>`],
+  ['who', ({ by }) => who(by)],
+  ['why', ({ reason }) => reason, 'reason'],
+];
 
 const heading = ({ action, filter }) => html`${t(`did_what_${action}`)}: ${filter_words(filter)}`;
 
@@ -56,21 +48,21 @@ const handled = ({ outcomes }) => Object.entries(outcomes).reduce((all, [word, n
 
 function operation(one, page) {
   const { action, state, reason, by, began_ms, ended_ms, due_ms, aborted_by, why, takeovers } = one;
-  const fact = (key, value) => html`<dt>${t(key)}</dt><dd>${value}</dd>`;
+  const fact = (key, value) => [t(key), value];
   return html`
     <p><a href=${to({ view: 'operations' })}>${t('all_operations')}</a></p>
     <h1>${heading(one)}</h1>
     <p class="why">${badge(one)} ${state === 'failed' ? why : t(`about_${state}`)}</p>
     ${progress(one)}
     ${may(page, 'act') && state === 'running' ? html`<p class="buttons"><button class="danger" @click=${() => abort(one, page)}>${t('abort')}</button></p>` : nothing}
-    <dl class="facts">
-      ${fact('who', who(by))} ${fact('why', reason)} ${fact('began', time(began_ms))}
-      ${ended_ms ? fact('ended', time(ended_ms)) : nothing}
-      ${action === 'reschedule' && due_ms ? fact('new_due_is', time(due_ms)) : nothing}
-      ${aborted_by === undefined ? nothing : fact('aborted_by', who(aborted_by || null))}
-      ${fact('looked_at', count(one.looked_at))}
-      ${takeovers > 0 ? fact('takeovers', count(takeovers)) : nothing}
-    </dl>
+    ${facts([
+      fact('who', who(by)), fact('why', reason), fact('began', time(began_ms)),
+      ended_ms && fact('ended', time(ended_ms)),
+      action === 'reschedule' && due_ms && fact('new_due_is', time(due_ms)),
+      aborted_by !== undefined && fact('aborted_by', who(aborted_by || null)),
+      fact('looked_at', count(one.looked_at)),
+      takeovers > 0 && fact('takeovers', count(takeovers)),
+    ])}
     ${outcomes(one)} ${unchanged(one)}`;
 }
 
@@ -89,8 +81,7 @@ function outcomes({ outcomes }) {
   if (rows.length === 0) return nothing;
   return html`
     <h2>${t('outcomes')}</h2>
-    <table><thead><tr><th scope="col">${t('outcome')}</th><th scope="col" class="number">${t('messages')}</th></tr></thead>
-      <tbody>${rows.map(([word, n]) => html`<tr><th scope="row">${outcome(word)}</th><td class="number">${count(n)}</td></tr>`)}</tbody></table>`;
+    ${table(t('outcomes'), [['outcome', ([word]) => outcome(word)], ['messages', ([, n]) => count(n), 'number']], rows)}`;
 }
 
 function unchanged({ unchanged }) {
@@ -98,13 +89,14 @@ function unchanged({ unchanged }) {
   return html`
     <h2>${t('unchanged')}</h2>
     <p class="faint">${t('unchanged_first', { n: count(unchanged.length) })}</p>
-    <table class="cards-when-narrow">
-      <thead><tr><th scope="col">${t('id')}</th><th scope="col">${t('topic')}</th><th scope="col">${t('outcome')}</th></tr></thead>
-      <tbody>${unchanged.map(({ topic, id, group, outcome: word, reason }) => html`
-        <tr><th scope="row"><a class="id" href=${to({ topic, id, group })}>${id}</a></th><td data-label=${t('topic')}>${topic}</td>
-          <td data-label=${t('outcome')}>${outcome(word)} ${reason ?? nothing}</td></tr>`)}</tbody>
-    </table>`;
+    ${table(t('unchanged'), UNCHANGED, unchanged)}`;
 }
+
+const UNCHANGED = [
+  ['id', ({ topic, id, group }) => html`<a class="id" href=${to({ topic, id, group })}>${id}</a>`],
+  ['topic', ({ topic }) => topic],
+  ['outcome', ({ outcome: word, reason }) => html`${outcome(word)} ${reason ?? nothing}`],
+];
 
 function abort({ id }, page) {
   const run = async () => {

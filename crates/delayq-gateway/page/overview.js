@@ -2,6 +2,7 @@
 
 import { get, now } from './api.js';
 import { lateness, strip } from './lateness.js';
+import { table } from './table.js';
 import { to } from './url.js';
 import { html, nothing } from './vendor/lit-html.js';
 import { count, distance, exact, rate, span, t } from './words.js';
@@ -43,7 +44,7 @@ export function show(_place, { state, minutes, topics, more, rates }) {
     ${wrong(state)}
     ${strip(minutes)}
     <h2>${t('topics')}</h2>
-    ${topics.length === 0 ? html`<p>${t('no_topics')}</p>` : table(topics, rates)}
+    ${topics.length === 0 ? html`<p>${t('no_topics')}</p>` : table(t('topics'), columns(rates), topics)}
     ${more ? html`<p>${t('more_topics', { n: MAX_TOPICS })}</p>` : nothing}`;
 }
 
@@ -53,34 +54,16 @@ const card = (state, n) => html`
     <dd><b>${count(n)}</b> <span class="faint">${t(`about_${state}`)}</span></dd>
   </div>`;
 
-const table = (topics, rates) => html`
-  <table class="cards-when-narrow">
-    <caption class="hidden">${t('topics')}</caption>
-    <thead><tr>
-      <th scope="col">${t('topic')}</th>
-      ${STATES.map((state) => html`<th scope="col" class="number">${t(`state_${state}`)}</th>`)}
-      <th scope="col">${t('next_due')}</th>
-      <th scope="col">${t('oldest_unhandled')}</th>
-      <th scope="col" class="number">${t('rates')}</th>
-    </tr></thead>
-    <tbody>${topics.map((topic) => row(topic, rates.get(topic.topic)))}</tbody>
-  </table>`;
+const columns = (rates) => [
+  ['topic', (numbers) => html`<a href=${to({ topic: numbers.topic })}>${numbers.topic}</a> ${paused(numbers)}`],
+  ...STATES.map((state) => [`state_${state}`, (numbers) => number(numbers, state), 'number']),
+  ['next_due', next_due],
+  ['oldest_unhandled', unhandled],
+  ['rates', ({ topic }) => (rates.get(topic) ?? []).map(rate).join(' / ') || '…', 'number'],
+];
 
-const row = (numbers, rates) => html`
-  <tr>
-    <th scope="row"><a href=${to({ topic: numbers.topic })}>${numbers.topic}</a> ${paused(numbers)}</th>
-    ${STATES.map((state) => number(numbers, state))}
-    <td data-label=${t('next_due')}>${next_due(numbers)}</td>
-    <td data-label=${t('oldest_unhandled')}>${unhandled(numbers)}</td>
-    <td data-label=${t('rates')} class="number">${rates ? `${rate(rates[0])} / ${rate(rates[1])}` : '…'}</td>
-  </tr>`;
-
-const number = (numbers, state) => html`
-  <td data-label=${t(`state_${state}`)} class="number">
-    ${numbers[state] > 0
-      ? html`<a class=${state === 'dead' ? 'bad' : ''} href=${to({ topic: numbers.topic, state })}>${count(numbers[state])}</a>`
-      : html`<span class="faint">${'0'}</span>`}
-  </td>`;
+const number = ({ topic, ...numbers }, state) =>
+  numbers[state] > 0 ? html`<a class=${state === 'dead' ? 'bad' : ''} href=${to({ topic, state })}>${count(numbers[state])}</a>` : html`<span class="faint">${'0'}</span>`;
 
 /** Whether and in which part a topic is paused. */
 export const paused = ({ paused }) => (paused > 0 ? html`<span class="badge warn">${t('paused')}</span>` : nothing);

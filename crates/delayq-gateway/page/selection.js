@@ -1,13 +1,9 @@
 // The messages that the reader has chosen: some by their ids, so a list that moves on changes nothing, or all that match.
 
-import { may } from './actions.js';
+import { DEEDS, is_dangerous, may } from './actions.js';
 import { act_on_all, act_on_some } from './bulk.js';
 import { html, nothing } from './vendor/lit-html.js';
 import { count, t } from './words.js';
-
-/** What can be done with messages of a state: by ids, and with all that match. */
-const BY_ID = { delayed: ['promote', 'reschedule', 'cancel'], ready: ['reschedule', 'cancel'], pending: ['reschedule', 'cancel'], leased: ['cancel'], dead: ['replay'] };
-const WITH_ALL = { delayed: ['promote', 'reschedule', 'bury', 'cancel'], ready: ['reschedule', 'bury', 'cancel'], pending: ['reschedule', 'bury', 'cancel'], leased: [], dead: ['replay'] };
 
 /** The latest selection; `of` is the filter of its list. */
 let latest = { of: null, some: new Map(), all: false };
@@ -56,13 +52,13 @@ export function bar(selection, messages, more) {
     page.show();
   };
   const act = (deed) => () => (chosen.all ? act_on_all(page, deed, filter) : act_on_some(page, deed, [...chosen.some.values()], () => chosen.some.clear()));
-  const deeds = chosen.all ? WITH_ALL[state] : n > 0 ? BY_ID[state] : [];
-  const has_all = more && WITH_ALL[state].length > 0;
+  const deeds = chosen.all || n > 0 ? DEEDS[state] : [];
+  const has_all = more && state !== 'leased';
   return html`
     <div class="bar" role="group" aria-label=${t('chosen_messages')}>
       <label class="whole">${box_of_all(selection, messages)} ${t('choose_page')}</label>
       ${chosen.all ? html`<b>${total === null ? t('all_match') : t('all_match_n', { n: count(total) })}</b>` : html`<span>${t('n_chosen', { n: count(n) })}</span>`}
-      ${deeds.map((deed) => html`<button class=${deed === 'cancel' || deed === 'bury' ? 'danger' : ''} @click=${act(deed)}>${chosen.all ? t(`do_${deed}_all`) : t(`do_${deed}_n`, { n: count(n) })}</button>`)}
+      ${deeds.map((deed) => html`<button class=${is_dangerous(deed) ? 'danger' : ''} @click=${act(deed)}>${chosen.all ? t(`do_${deed}_all`) : t(`do_${deed}_n`, { n: count(n) })}</button>`)}
       ${has_all && !chosen.all ? html`<button class="plain" @click=${set(true)}>${total === null ? t('choose_all') : t('choose_all_n', { n: count(total) })}</button>` : nothing}
       ${n > 0 || chosen.all ? html`<button class="plain" @click=${set(false)}>${t('choose_none')}</button>` : nothing}
     </div>`;

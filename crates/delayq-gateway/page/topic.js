@@ -5,8 +5,9 @@ import { filtered, part_of, reasons } from './dead.js';
 import { pause_buttons, paused_groups } from './group.js';
 import * as horizon from './horizon.js';
 import { STATES, paused } from './overview.js';
-import { table } from './rows.js';
+import { list as listed } from './rows.js';
 import { bar, selection } from './selection.js';
+import { facts, pager } from './table.js';
 import { go, to } from './url.js';
 import { html, nothing } from './vendor/lit-html.js';
 import { count, rate, t } from './words.js';
@@ -54,7 +55,7 @@ export function show(place, { state, numbers, list, ahead }, page) {
     ${state === 'dead' && list.messages.length > 0 ? reasons(place, list.messages, page) : nothing}
     ${messages(place, { state, numbers, list }, page)}
     <details><summary>${t('settings')}</summary>
-      <dl class="facts">${Object.entries(numbers.policy).map(([key, value]) => html`<dt><code>${key}</code></dt><dd>${value}</dd>`)}</dl>
+      ${facts(Object.entries(numbers.policy).map(([key, value]) => [html`<code>${key}</code>`, value]))}
     </details>`;
 }
 
@@ -78,9 +79,6 @@ function messages(place, { state, numbers, list }, page) {
     <h2>${caption}</h2>
     ${state === 'dead' && place.reason ? html`<p>${t('only_reason', { reason: place.reason })} <a href=${to({ ...place, reason: null })}>${t('all_reasons')}</a></p>` : nothing}
     ${chosen ? bar(chosen, some, has_all) : nothing}
-    ${some.length === 0 ? html`<p>${t(place.after ? 'no_more' : `none_${state}`)}</p>` : table(some, { state, caption, selection: chosen })}
-    <p class="pager">
-      ${place.after ? html`<a href=${to({ ...place, after: null })}>${t('first_page')}</a>` : nothing}
-      ${list.next ? html`<a href=${to({ ...place, after: list.next })}>${t('next_page')}</a>` : nothing}
-    </p>`;
+    ${some.length === 0 ? html`<p>${t(place.after ? 'no_more' : `none_${state}`)}</p>` : listed(some, { state, caption, selection: chosen })}
+    ${pager(place, list.next)}`;
 }

@@ -3,8 +3,9 @@
 
 import { get, path, query } from './api.js';
 import { STATES } from './overview.js';
-import { table } from './rows.js';
+import { list as listed } from './rows.js';
 import { bar, selection } from './selection.js';
+import { field } from './table.js';
 import { go, to } from './url.js';
 import { html, nothing } from './vendor/lit-html.js';
 import { count, t } from './words.js';
@@ -34,10 +35,9 @@ export function form({ topic, state, header, reason }) {
   return html`
     <h2>${t('by_content')}</h2>
     <form class="find" @submit=${find} @input=${(event) => event.currentTarget.elements.header.setCustomValidity('')} novalidate>
-      <label>${t('topic')} <input name="topic" required .value=${topic ?? ''} autocomplete="off" spellcheck="false"></label>
-      <label>${t('state')} <select name="state">${STATES.map((one) => html`<option value=${one} ?selected=${one === (state ?? 'delayed')}>${t(`state_${one}`)}</option>`)}</select></label>
-      <label>${t('header')} <input name="header" .value=${header ?? ''} autocomplete="off" spellcheck="false"></label>
-      <label>${t('reason_contains')} <input name="reason" .value=${reason ?? ''} autocomplete="off" spellcheck="false"></label>
+      ${field(t('topic'), 'topic', topic)}
+      <label class="field">${t('state')} <select name="state">${STATES.map((one) => html`<option value=${one} ?selected=${one === (state ?? 'delayed')}>${t(`state_${one}`)}</option>`)}</select></label>
+      ${field(t('header'), 'header', header, false)} ${field(t('reason_contains'), 'reason', reason, false)}
       <button>${t('walk')}</button>
     </form>
     <p class="faint">${t('walk_help')}</p>`;
@@ -54,7 +54,7 @@ export function results(place, { list, total }, page) {
     <p role="status">${t('looked_at_of', { n: count(messages.length), seen: count(seen), total: count(Math.max(total, seen)) })}
       ${next ? html`<a href=${to({ ...place, after: next, seen })}>${t('go_on')}</a>` : t('looked_at_all')}</p>
     ${chosen ? bar(chosen, messages, !place.reason || place.state === 'dead') : nothing}
-    ${messages.length > 0 ? table(messages, { state: place.state ?? 'delayed', caption, selection: chosen }) : nothing}`;
+    ${messages.length > 0 ? listed(messages, { state: place.state ?? 'delayed', caption, selection: chosen }) : nothing}`;
 }
 
 /** What an operation on all that the walk would find matches; only dead letters are selected by their reason. */

@@ -28,7 +28,7 @@ function main(message) {
     case 'leased':
       return t(lease_ends_ms < now() ? 'why_lease_over' : 'why_leased', { when: distance(lease_ends_ms), n: attempt });
     case 'dead':
-      return t(reason ? 'why_dead' : 'why_dead_silently', { reason, n: attempt, max: max_attempts, when: distance(since_ms) });
+      return t(!reason ? 'why_dead_silently' : attempt > 0 ? 'why_dead' : 'why_buried', { reason, n: attempt, max: max_attempts, when: distance(since_ms) });
     default:
       return t(`why_${state}`, { when: distance(since_ms), at: exact(since_ms) });
   }

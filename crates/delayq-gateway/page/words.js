@@ -1,7 +1,7 @@
 // Texts, numbers and times in the reader's language.
 
 import { now } from './api.js';
-import * as texts from './texts.js';
+import { LANGUAGES, TEXTS } from './texts.js';
 import { here } from './url.js';
 import { html } from './vendor/lit-html.js';
 
@@ -21,12 +21,12 @@ const locale = () => (language() === 'zh' ? 'zh-CN' : navigator.language.startsW
 
 /** The text of a key, with values for its placeholders. */
 export function t(key, values = {}) {
-  const text = texts[language()][key] ?? texts.en[key] ?? key;
+  const text = TEXTS[key]?.[LANGUAGES.indexOf(language())] ?? key;
   return text.replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);
 }
 
 /** True if there is a text of this key. */
-export const has_text = (key) => key in texts.en;
+export const has_text = (key) => key in TEXTS;
 
 export const count = (n) => new Intl.NumberFormat(locale()).format(n ?? 0);
 

@@ -1,6 +1,7 @@
 // What is wrong, in sentences: the checks of the deployment that are not good, the worst first.
 
 import { get } from './api.js';
+import { unseen } from './table.js';
 import { html, nothing } from './vendor/lit-html.js';
 import { t } from './words.js';
 
@@ -35,10 +36,8 @@ export function wrong(status) {
   if (faults.length === 0 && missing.length === 0) return html`<p class="note good">${t('nothing_wrong', { n: checks.length })}</p>`;
   return html`
     <h2>${t('wrong')}</h2>
-    <ul class="faults">
-      ${faults.map(fault)}
-      ${missing.map((sentence) => html`<li class="note bad"><span><b>${t('not_seen')}</b> ${sentence}</span></li>`)}
-    </ul>`;
+    <ul class="faults">${faults.map(fault)}</ul>
+    ${missing.map(unseen)}`;
 }
 
 const fault = ({ what, verdict, found, advice, runbook }) => html`

@@ -45,7 +45,7 @@ macro_rules! files {
 static FILES: &[File] = files! {
     "index.html" "page.css" "icon.svg"
     "main.js" "url.js" "api.js" "texts.js" "words.js" "frame.js" "login.js"
-    "overview.js" "wrong.js" "topic.js" "horizon.js" "chart.js" "dead.js" "rows.js" "message.js" "why.js" "find.js" "group.js"
+    "overview.js" "wrong.js" "topic.js" "horizon.js" "chart.js" "dead.js" "table.js" "rows.js" "message.js" "why.js" "find.js" "group.js"
     "selection.js" "actions.js" "bulk.js" "dialog.js" "operations.js" "log.js"
     "fleet.js" "destinations.js" "lateness.js" "walk.js"
     "vendor/lit-html.js"

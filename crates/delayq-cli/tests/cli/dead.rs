@@ -32,6 +32,21 @@ async fn a_purge_takes_what_is_in_its_range_alone() {
 }
 
 #[tokio::test]
+async fn a_pending_message_is_buried_with_its_reason_and_no_other() {
+    let redis = deployment().await;
+    done(&redis, &["put", "t", "{}", "--id", "a", "--at", DUE, "--group", "g"]).await;
+    let bury = |id: &'static str| ["bury", "t", id, "--group", "g", "--reason", "the card is blocked"];
+    assert!(done(&redis, &bury("a")).await.contains("made a dead letter"));
+    assert!(done(&redis, &["dead", "list", "t"]).await.contains("the card is blocked"));
+    let again = run(&redis, &bury("a")).await;
+    assert!(again.stdout.contains("not pending: it is dead") && again.code != Some(0), "{again:?}");
+    let unknown = run(&redis, &bury("b")).await;
+    assert!(unknown.stderr.contains("b") && unknown.code != Some(0), "{unknown:?}");
+    assert_eq!(run(&redis, &["bury", "t", "a"]).await.code, Some(64), "a reason is needed");
+    assert!(done(&redis, &["audit"]).await.contains("balance"));
+}
+
+#[tokio::test]
 async fn a_message_a_range_and_a_group_are_promoted() {
     let redis = deployment().await;
     for (id, at) in [("a", DUE), ("b", "2100-01-02T00:00:00Z"), ("c", "2100-01-03T00:00:00Z")] {

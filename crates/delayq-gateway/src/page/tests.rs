@@ -66,15 +66,21 @@ fn nothing_is_inline_and_nothing_comes_from_elsewhere() {
     }
 }
 
-/// The entries of a language in texts.js: a line each, `key: 'text',`.
-fn entries(language: &str) -> BTreeMap<&'static str, &'static str> {
-    let start = format!("export const {language} = {{\n");
-    let rest = text("texts.js").split(&start).nth(1).unwrap();
+/// The English and the Chinese text of each key in texts.js: a line each, `key: ['text', '文本'],`.
+fn entries() -> BTreeMap<&'static str, (&'static str, &'static str)> {
+    let rest = text("texts.js").split("export const TEXTS = {\n").nth(1).unwrap();
     let lines = rest.split("\n};").next().unwrap().lines().map(str::trim);
-    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));
-    let entry =
-        |line: &'static str| line.trim_end_matches(',').split_once(": ").unwrap_or_else(|| panic!("{line}"));
-    lines.map(entry).collect()
+    let lines = lines.filter(|line| !line.starts_with("//"));
+    let texts = |texts: &'static str| texts.strip_prefix("['")?.strip_suffix("'],")?.split_once("', '");
+    let entry = |line: &'static str| {
+        line.split_once(": ")
+            .and_then(|(key, both)| Some((key, texts(both)?)))
+            .unwrap_or_else(|| panic!("{line}"))
+    };
+    let all: Vec<_> = lines.map(entry).collect();
+    let by_key: BTreeMap<_, _> = all.iter().copied().collect();
+    assert_eq!(by_key.len(), all.len(), "a key is there twice");
+    by_key
 }
 
 fn placeholders(text: &str) -> BTreeSet<&str> {
@@ -83,17 +89,15 @@ fn placeholders(text: &str) -> BTreeSet<&str> {
 
 #[test]
 fn both_languages_have_the_same_texts_with_the_same_placeholders() {
-    let (english, chinese) = (entries("en"), entries("zh"));
-    assert_eq!(english.keys().collect::<Vec<_>>(), chinese.keys().collect::<Vec<_>>());
-    for (key, english) in &english {
-        assert_eq!(placeholders(english), placeholders(chinese[key]), "{key}");
-        assert!(english.len() > 2 && chinese[key].len() > 2, "{key} is empty");
+    for (key, (english, chinese)) in entries() {
+        assert_eq!(placeholders(english), placeholders(chinese), "{key}");
+        assert!(!english.is_empty() && !chinese.is_empty(), "{key} is empty");
     }
 }
 
 #[test]
 fn every_text_is_used_and_every_used_text_exists() {
-    let known: BTreeSet<&str> = entries("en").into_keys().map(|key| key.trim_matches('\'')).collect();
+    let known: BTreeSet<&str> = entries().into_keys().collect();
     let code: String = FILES
         .iter()
         .filter(|file| file.name.ends_with(".js") && file.name != "texts.js")
@@ -120,7 +124,7 @@ fn every_text_is_used_and_every_used_text_exists() {
 
 #[test]
 fn every_action_in_the_log_has_words() {
-    let known = entries("en");
+    let known = entries();
     let names = ROUTES.iter().filter(|route| route.acts()).map(|route| route.name);
     for name in names.chain([BURY]) {
         assert!(known.contains_key(format!("act_{name}").as_str()), "texts.js lacks act_{name}");
@@ -129,7 +133,7 @@ fn every_action_in_the_log_has_words() {
 
 #[test]
 fn every_reason_of_a_refused_login_has_a_sentence() {
-    let known = entries("en");
+    let known = entries();
     let reasons = include_str!("../oidc/refusal.rs");
     let words: Vec<&str> =
         reasons.split(" => \"").skip(1).filter_map(|rest| rest.split('"').next()).collect();

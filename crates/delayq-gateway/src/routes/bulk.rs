@@ -4,12 +4,13 @@
 //! are percent-encoded.
 
 use super::answer::{Answer, ItemAnswer, counted};
-use super::change::{NewDue, NewLife, cancelled, replayed, rescheduled};
+use super::change::{NewDue, NewLife, acted_on, buried, cancelled, reason, replayed, rescheduled};
 use super::message::{Payload, found};
 use crate::input::{Ask, Items};
 use crate::problem::Problem;
 use crate::sessions::Caller;
 use crate::state::Scope;
+use delayq::admin::{Action, Tag};
 use delayq::{Reschedule, Target, Topic};
 use delayq_service::config::HumanDuration;
 use futures_util::{StreamExt as _, stream};
@@ -25,6 +26,7 @@ struct ToCancel {
     topic: Topic,
     id: String,
     group: Option<String>,
+    tag: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -44,7 +46,18 @@ struct ToReplay {
     topic: Topic,
     id: String,
     group: Option<String>,
+    tag: Option<String>,
     delay: Option<HumanDuration>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToBury {
+    topic: Topic,
+    id: String,
+    group: Option<String>,
+    tag: Option<String>,
+    reason: String,
 }
 
 #[derive(Deserialize)]
@@ -62,18 +75,47 @@ type ByTopic<T> = BTreeMap<Topic, Vec<(usize, T)>>;
 pub(super) async fn cancel(ask: Ask) -> Answer {
     let scope = ask.scope.clone();
     let items = ask.items().await?;
-    let named =
-        |item: ToCancel| -> Result<_, Problem> { Ok((item.topic, target(&item.id, item.group.as_deref())?)) };
+    let named = |item: ToCancel| -> Result<_, Problem> {
+        Ok((item.topic, (target(&item.id, item.group.as_deref())?, tag(item.tag.as_deref())?)))
+    };
     let (topics, mut answers) = by_topic(&items, named);
     let names = json!({ "topics": topics.keys().collect::<Vec<_>>() });
     for (topic, targets) in in_steps(&scope, topics) {
-        let (places, targets): (Vec<usize>, Vec<Target>) = targets.into_iter().unzip();
+        let mut seen = Vec::new();
+        let unseen = targets.into_iter().filter_map(|(place, (target, tag))| match tag {
+            Some(tag) => {
+                seen.push((place, target, tag));
+                None
+            }
+            None => Some((place, target)),
+        });
+        let (places, targets): (Vec<usize>, Vec<Target>) = unseen.unzip();
+        for (place, answer) in cancel_seen(&scope, &topic, seen).await {
+            answers[place] = Some(answer);
+        }
         let outcomes = scope.cancel_many(&topic, &targets).await;
         for ((place, target), outcome) in places.into_iter().zip(&targets).zip(outcomes) {
             answers[place] = Some(changed(outcome.map(|outcome| cancelled(&topic, target, &outcome))));
         }
     }
     Ok(counted(items.answer(answers.into_iter().map(whole)), Some(names)))
+}
+
+/// Cancels messages, each while its tag is current.
+async fn cancel_seen(
+    scope: &Scope,
+    topic: &Topic,
+    seen: Vec<(usize, Target, Tag)>,
+) -> Vec<(usize, ItemAnswer)> {
+    let turn = &scope.step(seen.len()).await;
+    let cancel = |(place, target, tag): (usize, Target, Tag)| async move {
+        let cancelled = match turn {
+            Ok(()) => acted_on(scope, topic, &target, tag, &Action::Cancel).await,
+            Err(problem) => Err(problem.clone()),
+        };
+        (place, cancelled.map(|(_, value)| value))
+    };
+    stream::iter(seen.into_iter().map(cancel)).buffered(AT_ONCE).collect().await
 }
 
 pub(super) async fn reschedule(ask: Ask) -> Answer {
@@ -98,45 +140,40 @@ pub(super) async fn reschedule(ask: Ask) -> Answer {
 pub(super) async fn replay(ask: Ask) -> Answer {
     let scope = ask.scope.clone();
     let items = ask.items().await?;
-    let mut answers = Vec::new();
-    for step in scope.steps(items.parse()) {
-        let turn = scope.step(step.len()).await;
-        let step = step.into_iter().map(|item| turn.clone().and(item));
-        answers.extend(
-            stream::iter(step.map(|item| replay_one(&scope, item)))
-                .buffered(AT_ONCE)
-                .collect::<Vec<_>>()
-                .await,
-        );
-    }
+    let answers = each(&scope, &items, |item| replay_one(&scope, item)).await;
     Ok(counted(items.answer(answers.into_iter()), None))
 }
 
-async fn replay_one(scope: &Scope, item: Result<ToReplay, Problem>) -> ItemAnswer {
-    let item = item?;
+async fn replay_one(scope: &Scope, item: ToReplay) -> ItemAnswer {
     let (target, life) = (target(&item.id, item.group.as_deref())?, NewLife { delay: item.delay });
-    replayed(scope, &item.topic, &target, &life).await.map(|(_, value)| value)
+    let changed = match tag(item.tag.as_deref())? {
+        Some(tag) => acted_on(scope, &item.topic, &target, tag, &Action::Replay(life.delay())).await,
+        None => replayed(scope, &item.topic, &target, &life).await,
+    };
+    changed.map(|(_, value)| value)
+}
+
+pub(super) async fn bury(ask: Ask) -> Answer {
+    let scope = ask.scope.clone();
+    let items = ask.items().await?;
+    let answers = each(&scope, &items, |item| bury_one(&scope, item)).await;
+    Ok(counted(items.answer(answers.into_iter()), None))
+}
+
+async fn bury_one(scope: &Scope, item: ToBury) -> ItemAnswer {
+    let target = target(&item.id, item.group.as_deref())?;
+    let (tag, reason) = (tag(item.tag.as_deref())?, reason("reason", &item.reason)?);
+    buried(scope, &item.topic, &target, tag, reason).await.map(|(_, value)| value)
 }
 
 pub(super) async fn get(ask: Ask) -> Answer {
     let (scope, caller) = (ask.scope.clone(), ask.caller.clone());
     let items = ask.items().await?;
-    let mut answers = Vec::new();
-    for step in scope.steps(items.parse()) {
-        let turn = scope.step(step.len()).await;
-        let step = step.into_iter().map(|item| turn.clone().and(item));
-        answers.extend(
-            stream::iter(step.map(|item| get_one(&scope, &caller, item)))
-                .buffered(AT_ONCE)
-                .collect::<Vec<_>>()
-                .await,
-        );
-    }
+    let answers = each(&scope, &items, |item| get_one(&scope, &caller, item)).await;
     Ok(items.answer(answers.into_iter()).0)
 }
 
-async fn get_one(scope: &Scope, caller: &Caller, item: Result<ToGet, Problem>) -> ItemAnswer {
-    let item = item?;
+async fn get_one(scope: &Scope, caller: &Caller, item: ToGet) -> ItemAnswer {
     let payload = item.payload.as_deref().map(str::parse::<Payload>).transpose();
     let payload =
         payload.map_err(|why| Problem::invalid("payload", why))?.unwrap_or_default().for_caller(caller)?;
@@ -144,10 +181,30 @@ async fn get_one(scope: &Scope, caller: &Caller, item: Result<ToGet, Problem>) -
     Ok(payload.shown_in(scope, &found(scope, &item.topic, &target).await?))
 }
 
+/// The answers for items that need a call each.
+async fn each<I: serde::de::DeserializeOwned, F: Future<Output = ItemAnswer>>(
+    scope: &Scope,
+    items: &Items,
+    one: impl Fn(I) -> F,
+) -> Vec<ItemAnswer> {
+    let (mut answers, one) = (Vec::new(), &one);
+    for step in scope.steps(items.parse()) {
+        let turn = scope.step(step.len()).await;
+        let step = step.into_iter().map(|item| turn.clone().and(item));
+        let calls = step.map(|item| async move { one(item?).await });
+        answers.extend(stream::iter(calls).buffered(AT_ONCE).collect::<Vec<_>>().await);
+    }
+    answers
+}
+
 fn target(id: &str, group: Option<&str>) -> Result<Target, Problem> {
     let id = id.parse().map_err(|why| Problem::invalid("id", why))?;
     let group = group.map(str::parse).transpose().map_err(|why| Problem::invalid("group", why))?;
     Ok(Target { id, group })
+}
+
+fn tag(text: Option<&str>) -> Result<Option<Tag>, Problem> {
+    text.map(str::parse).transpose().map_err(|why| Problem::invalid("tag", why))
 }
 
 /// The sound items by topic; and a place for each answer, where the faulty ones have theirs.

@@ -1,4 +1,4 @@
-//! Changing one message: cancel, reschedule, replay.
+//! Changing one message: cancel, reschedule, replay, bury.
 
 use super::answer::{Answer, counted, json};
 use crate::input::{Ask, when};
@@ -14,7 +14,9 @@ use serde::Deserialize;
 use serde_json::{Value, json as value};
 use std::time::Duration;
 
-type Changed = Result<(StatusCode, Value), Problem>;
+const MAX_REASON: usize = 500;
+
+pub(super) type Changed = Result<(StatusCode, Value), Problem>;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,10 +36,16 @@ pub(super) struct NewLife {
     pub(super) delay: Option<HumanDuration>,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Death {
+    reason: String,
+}
+
 // === impl NewLife ===
 
 impl NewLife {
-    fn delay(&self) -> Duration {
+    pub(super) fn delay(&self) -> Duration {
         self.delay.map_or(Duration::ZERO, |delay| *delay)
     }
 }
@@ -111,21 +119,56 @@ pub(super) async fn replay(ask: Ask) -> Answer {
     Ok(counted((json(status, &value), 1), None))
 }
 
-/// Acts on the message while the tag is current.
+pub(super) async fn bury(ask: Ask) -> Answer {
+    let (topic, target, expected) = (ask.topic()?, ask.target()?, ask.expected()?);
+    let scope = ask.scope.clone();
+    let reason = reason("reason", &ask.json::<Death>().await?.reason)?;
+    let (status, value) = buried(&scope, &topic, &target, expected, reason).await?;
+    Ok(counted((json(status, &value), 1), None))
+}
+
 async fn as_expected(scope: &Scope, topic: &Topic, target: &Target, tag: Tag, action: &Action) -> Answer {
+    let (status, value) = acted_on(scope, topic, target, tag, action).await?;
+    Ok(counted((json(status, &value), 1), None))
+}
+
+/// Acts on the message while the tag is current.
+pub(super) async fn acted_on(
+    scope: &Scope,
+    topic: &Topic,
+    target: &Target,
+    tag: Tag,
+    action: &Action,
+) -> Changed {
     let acted = scope.act_on(topic, target, tag, action).await?;
-    let is_replay = matches!(action, Action::Replay(_));
+    match acted {
+        Acted::Moved { due, ready } if !matches!(action, Action::Replay(_)) => {
+            let moved = RescheduleOutcome::Moved { old: tag.due, due, ready };
+            Ok((StatusCode::OK, json_of_reschedule(&target.id, &moved)))
+        }
+        acted => answer_of(topic, target, &acted),
+    }
+}
+
+pub(super) async fn buried(
+    scope: &Scope,
+    topic: &Topic,
+    target: &Target,
+    expected: Option<Tag>,
+    reason: String,
+) -> Changed {
+    match expected {
+        Some(tag) => acted_on(scope, topic, target, tag, &Action::Bury(reason)).await,
+        None => answer_of(topic, target, &scope.bury(topic, target, &reason).await?),
+    }
+}
+
+fn answer_of(topic: &Topic, target: &Target, acted: &Acted) -> Changed {
     let word = acted.word();
     let mut answer = value!({ "id": target.id, "outcome": word });
-    let kind = match &acted {
-        Acted::Moved { due, ready } if !is_replay => {
-            let moved = RescheduleOutcome::Moved { old: tag.due, due: *due, ready: *ready };
-            return Ok(counted((json(StatusCode::OK, &json_of_reschedule(&target.id, &moved)), 1), None));
-        }
-        Acted::Cancelled | Acted::Buried | Acted::Moved { .. } => {
-            return Ok(counted((json(StatusCode::OK, &answer), 1), None));
-        }
-        Acted::Leased => return Ok(counted((json(StatusCode::ACCEPTED, &answer), 1), None)),
+    let kind = match acted {
+        Acted::Cancelled | Acted::Buried | Acted::Moved { .. } => return Ok((StatusCode::OK, answer)),
+        Acted::Leased => return Ok((StatusCode::ACCEPTED, answer)),
         Acted::Unknown => return Err(unknown(topic, target)),
         Acted::Changed(state, now) => {
             (answer["state"], answer["tag"]) = (state.word().into(), now.to_string().into());
@@ -183,6 +226,16 @@ pub(super) async fn replayed(scope: &Scope, topic: &Topic, target: &Target, life
     let Some(listed) = scope.get(topic, target).await? else { return Err(unknown(topic, target)) };
     let state = listed.envelope?.state.word();
     Err(Problem::outcome(Kind::Conflict, value!({ "id": target.id, "outcome": "not dead", "state": state })))
+}
+
+/// Of an operation, or of a dead letter.
+pub(super) fn reason(pointer: &str, text: &str) -> Result<String, Problem> {
+    let reason = text.trim();
+    if reason.is_empty() || reason.len() > MAX_REASON || reason.chars().any(char::is_control) {
+        let why = format!("a reason is required, of 1 to {MAX_REASON} bytes without control characters");
+        return Err(Problem::invalid(pointer, why));
+    }
+    Ok(reason.to_owned())
 }
 
 /// A string, or milliseconds.

@@ -166,6 +166,11 @@ impl Scope {
         self.answer(self.app.unscoped().admin.topic(&topic).act_on(&target, tag, action).await)
     }
 
+    pub(crate) async fn bury(&self, topic: &Topic, target: &Target, reason: &str) -> Result<Acted, Problem> {
+        let (topic, target) = (self.names.stored_topic(topic)?, self.names.stored_target(target)?);
+        self.answer(self.app.unscoped().admin.topic(&topic).bury(&target, reason).await)
+    }
+
     pub(crate) async fn get(&self, topic: &Topic, target: &Target) -> Result<Option<Listed>, Problem> {
         let (topic, target) = (self.names.stored_topic(topic)?, self.names.stored_target(target)?);
         let listed = self.answer(self.app.unscoped().admin.topic(&topic).get(&target).await)?;

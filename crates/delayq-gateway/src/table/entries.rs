@@ -151,7 +151,21 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
-        takes: Takes::Many("Target"),
+        query: &["group"],
+        asks: &["if-match"],
+        takes: Takes::Json("Bury"),
+        answers: RouteAnswers::Json("Buried", &[200]),
+        refuses: &[404, 408, 409, 412, 413, 415, 422],
+        needs: Some(Right::Act),
+        ..Route::new(
+            Method::Post,
+            "/v1/topics/{topic}/messages/{id}/bury",
+            "buryMessage",
+            "Makes a pending message a dead letter, for a reason that is kept with it",
+        )
+    },
+    Route {
+        takes: Takes::Many("TargetToCancel"),
         answers: RouteAnswers::Many("Cancelled"),
         refuses: &[408, 413, 415, 422],
         needs: Some(Right::Act),
@@ -180,6 +194,18 @@ pub(crate) static ROUTES: &[Route] = &[
             "/v1/replay",
             "replayMany",
             "Replays dead letters that are named in the body",
+        )
+    },
+    Route {
+        takes: Takes::Many("TargetToBury"),
+        answers: RouteAnswers::Many("Buried"),
+        refuses: &[408, 413, 415, 422],
+        needs: Some(Right::Act),
+        ..Route::new(
+            Method::Post,
+            "/v1/bury",
+            "buryMany",
+            "Makes pending messages dead letters that are named in the body",
         )
     },
     Route {

@@ -1,6 +1,6 @@
 //! Changing messages, one or many, and groups.
 
-use super::stage::{Stage, topic};
+use super::stage::{Answer, Stage, topic};
 use delayq::{Message, UnixMillis};
 use serde_json::{Value, json};
 
@@ -68,6 +68,64 @@ async fn a_replay_needs_a_dead_letter() {
     let again = stage.gateway.post(path, &json!({})).await.with(409);
     assert_eq!((&again["outcome"], &again["state"]), (&json!("not dead"), &json!("delayed")));
     stage.gateway.post("/v1/topics/dead/messages/b/replay", &json!({})).await.with(404);
+}
+
+#[tokio::test]
+async fn a_burial_needs_a_reason_and_a_pending_message_as_it_was_seen() {
+    let stage = Stage::start("").await;
+    stage.deployment.put([far("a"), far("b")]).await;
+    let path = "/v1/topics/orders/messages/a/bury";
+    for odd in [json!({}), json!({ "reason": " " }), json!({ "reason": "a\nb" }), json!({ "why": "x" })] {
+        stage.gateway.post(path, &odd).await.with(422);
+    }
+    let with_tag = async |tag: &str| {
+        let request = stage.gateway.request(reqwest::Method::POST, path).header("if-match", tag);
+        Answer::of(request.json(&json!({ "reason": " the card is blocked " }))).await
+    };
+    let changed = with_tag("\"1-1\"").await.with(412);
+    assert_eq!((&changed["outcome"], &changed["state"]), (&json!("changed"), &json!("delayed")));
+    let tag = changed["tag"].as_str().unwrap().to_owned();
+    assert_eq!(with_tag(&format!("\"{tag}\"")).await.with(200), json!({ "id": "a", "outcome": "buried" }));
+    let dead = stage.gateway.get("/v1/topics/orders/messages/a").await.with(200);
+    assert_eq!((&dead["state"], &dead["reason"]), (&json!("dead"), &json!("the card is blocked")));
+    let again = stage.gateway.post(path, &json!({ "reason": "x" })).await.with(409);
+    assert_eq!((&again["outcome"], &again["state"]), (&json!("dead"), &json!("dead")));
+    stage.gateway.post("/v1/topics/orders/messages/c/bury", &json!({ "reason": "x" })).await.with(404);
+    let bury = json!({ "reason": "of no use" });
+    assert_eq!(
+        stage.gateway.post("/v1/topics/orders/messages/b/bury", &bury).await.with(200)["outcome"],
+        "buried"
+    );
+}
+
+#[tokio::test]
+async fn many_messages_are_changed_each_only_under_its_tag() {
+    let stage = Stage::start("").await;
+    stage.deployment.put(["a", "b", "c", "d"].map(far)).await;
+    let seen = async |id: &str| {
+        let message = stage.gateway.get(&format!("/v1/topics/orders/messages/{id}")).await.with(200);
+        json!({ "topic": "orders", "id": id, "tag": message["tag"] })
+    };
+    let stale = |id: &str| json!({ "topic": "orders", "id": id, "tag": "1-1" });
+    let unseen = json!({ "topic": "orders", "id": "c" });
+    let words = async |verb: &str, items: Vec<Value>| {
+        let answers = stage.gateway.post(&format!("/v1/{verb}"), &json!(items)).await.with(200);
+        let word =
+            |answer: &Value| answer["outcome"].as_str().or(answer["code"].as_str()).unwrap().to_owned();
+        answers.as_array().unwrap().iter().map(word).collect::<Vec<_>>()
+    };
+    let cancelled = words("cancel", vec![stale("a"), unseen, seen("b").await, stale("nobody")]).await;
+    assert_eq!(cancelled, ["changed", "cancelled", "cancelled", "DQ-G107"]);
+    let because = |mut item: Value| {
+        item["reason"] = "of no use".into();
+        item
+    };
+    let items =
+        vec![because(stale("d")), because(seen("a").await), because(json!({ "topic": "orders", "id": "d" }))];
+    assert_eq!(words("bury", items).await, ["changed", "buried", "buried"]);
+    assert_eq!(words("bury", vec![stale("a")]).await, ["DQ-G114"], "a reason is needed");
+    assert_eq!(words("replay", vec![stale("a"), seen("d").await]).await, ["changed", "ready"]);
+    assert_eq!(stage.gateway.get("/v1/topics/orders/messages/a").await.with(200)["state"], "dead");
 }
 
 #[tokio::test]

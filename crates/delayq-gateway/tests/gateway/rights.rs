@@ -30,7 +30,9 @@ fn right(operation: &str) -> Option<&'static str> {
         "listActions" => Some("audit"),
         "listTenants" | "listTokens" | "addToken" | "rotateToken" | "revokeToken" => Some("manage"),
         _ if starts(&["put", "post"]) => Some("put"),
-        _ if starts(&["cancel", "reschedule", "shift", "promote", "replay", "begin", "abort"]) => Some("act"),
+        _ if starts(&["cancel", "reschedule", "shift", "promote", "replay", "bury", "begin", "abort"]) => {
+            Some("act")
+        }
         _ if starts(&["set", "change", "delete", "pause", "resume"]) => Some("manage"),
         _ => {
             assert!(starts(&["get", "list"]), "{operation}");

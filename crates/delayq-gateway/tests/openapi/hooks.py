@@ -33,6 +33,8 @@ for name, values in {
     "delayq-name": NAMES,
     "delayq-id": NAMES.filter(lambda name: not name.startswith("~")),
     "delayq-word": st.text("abcXYZ019_-", min_size=1, max_size=32),
+    "delayq-reason": NAMES,
+    "delayq-bare-tag": st.tuples(st.integers(0, 4_294_967_295), st.integers(1, 2**45)).map("{0[0]}-{0[1]}".format),
     "delayq-tag": st.tuples(st.integers(0, 4_294_967_295), st.integers(1, 2**45)).map('"{0[0]}-{0[1]}"'.format),
 }.items():
     schemathesis.openapi.format(name, values)

@@ -211,7 +211,12 @@ const journeys = {
     await page.getByRole('button', { name: 'Reschedule' }).click();
     await api('POST', '/v1/topics/orders/messages/moved/reschedule', { due: '+90h' });
     await page.getByRole('dialog').getByRole('button', { name: 'Reschedule' }).click();
-    await sees(page, 'Not moved: somebody else moved it');
+    await sees(page, 'Somebody else moved the message meanwhile. Nothing was changed.');
+    await page.getByRole('button', { name: 'Cancel the message' }).click();
+    await api('POST', '/v1/topics/orders/messages/moved/reschedule', { due: '+91h' });
+    await page.getByRole('dialog').getByRole('button', { name: 'Cancel the message' }).click();
+    await sees(page, 'Somebody else moved the message meanwhile. Nothing was changed.');
+    assert.equal((await api('GET', '/v1/topics/orders/messages/moved')).state, 'delayed', 'the tag was stale');
     await page.getByRole('button', { name: 'Cancel the message' }).click();
     await page.getByRole('button', { name: 'Leave as it is' }).click();
     assert.equal((await api('GET', '/v1/topics/orders/messages/moved')).state, 'delayed');
@@ -221,6 +226,32 @@ const journeys = {
     await page.getByRole('button', { name: 'Cancel the message' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Cancel the message' }).click();
     await sees(page, 'It was cancelled');
+  },
+
+  async 'a message and a selection are made dead letters, and the reason is kept'() {
+    const page = await reader();
+    for (const id of ['blocked-1', 'blocked-2', 'blocked-3']) await put('cards', id, { due: '+5h', payload: 'x' });
+    await log_in(page, 'secret', '/?topic=cards&id=blocked-1');
+    await page.getByRole('button', { name: 'Make it a dead letter' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByRole('button', { name: 'Make it a dead letter' }).click();
+    assert.equal((await api('GET', '/v1/topics/cards/messages/blocked-1')).state, 'delayed', 'without a reason');
+    await dialog.getByLabel('Why').fill('the card is blocked');
+    await sound(page, 'the dialog of a burial');
+    await page.keyboard.press('Enter');
+    await sees(page, 'It is a dead letter now.');
+    await sees(page, /It was made a dead letter .*, before any attempt: the card is blocked/);
+    await page.getByRole('link', { name: 'Topic cards' }).click();
+    await page.getByRole('checkbox', { name: 'All of this page' }).check();
+    await page.getByRole('button', { name: 'Make 2 dead letters' }).click();
+    await api('DELETE', '/v1/topics/cards/messages/blocked-3');
+    await dialog.getByLabel('Why').fill('all cards are blocked');
+    await page.keyboard.press('Enter');
+    await sees(page, 'Done: 1. Not done: 1.');
+    const { messages } = await api('GET', '/v1/topics/cards/messages?state=dead');
+    assert.deepEqual(messages.map(({ reason }) => reason).sort(), ['all cards are blocked', 'the card is blocked']);
+    await page.getByRole('link', { name: 'Actions' }).click();
+    await page.getByRole('row', { name: /shop made dead letters/ }).first().waitFor();
   },
 
   async 'dead letters are grouped by reason and replayed together'() {

@@ -8,8 +8,14 @@ use delayq_core::id::Topic;
 use delayq_core::record::RecordId;
 use delayq_core::shard::ShardId;
 use delayq_core::target::Target;
+use delayq_core::time::UnixMillis;
 use delayq_core::verbs::operate::{self, Acted, Action, Tag};
 use delayq_core::verbs::settled;
+
+/// The tag of no message: the answer has the current tag.
+const NEVER: Tag = Tag { generation: 0, due: UnixMillis::new(0) };
+/// Maximum moves by others during one burial.
+const MAX_MOVES: usize = 10;
 
 /// Selects messages, acts on them in steps that are carried out once, and keeps notes of operations. See
 /// [`Admin::operations`].
@@ -100,6 +106,21 @@ impl TopicAdmin<'_> {
             if acted != Acted::Unknown {
                 break;
             }
+        }
+        Ok(acted)
+    }
+
+    /// Moves one pending message to the dead letters, for this reason, even if it is rescheduled meanwhile.
+    /// [`Acted::Changed`]: it was moved by others each time.
+    ///
+    /// # Errors
+    /// Redis cannot be used. A repeat finds a dead letter, and changes nothing.
+    pub async fn bury(self, target: &Target, reason: &str) -> Result<Acted, Error> {
+        let action = Action::Bury(reason.to_owned());
+        let mut acted = self.act_on(target, NEVER, &action).await?;
+        for _ in 0..MAX_MOVES {
+            let Acted::Changed(_, tag) = acted else { break };
+            acted = self.act_on(target, tag, &action).await?;
         }
         Ok(acted)
     }

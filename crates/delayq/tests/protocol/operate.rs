@@ -164,6 +164,30 @@ async fn a_message_that_moved_since_it_was_seen_is_not_touched() {
 }
 
 #[tokio::test]
+async fn a_pending_message_is_buried_whatever_its_tag_is() {
+    let scene = Deployment::new(1).await;
+    in_every_state(&scene).await;
+    for (id, expected) in STATES.into_iter().zip([
+        Acted::Kept(State::Dead),
+        Acted::Kept(State::Leased),
+        Acted::Buried,
+        Acted::Buried,
+    ]) {
+        let buried = scene.admin.topic(&topic()).bury(&target(id), "of no use").await.unwrap();
+        assert_eq!(buried, expected, "{id}");
+    }
+    assert_eq!(stored(&scene, "ready").await.reason.as_deref(), Some("of no use"));
+    assert_eq!(stored(&scene, "dead").await.reason.as_deref(), Some("broken"), "the first reason stays");
+    let unknown = scene.admin.topic(&topic()).bury(&target("nobody"), "of no use").await.unwrap();
+    assert_eq!(unknown, Acted::Unknown);
+    scene.put([message("gone").after(HOUR)]).await;
+    scene.producer.cancel(&topic(), &target("gone")).await.unwrap();
+    let gone = scene.admin.topic(&topic()).bury(&target("gone"), "of no use").await.unwrap();
+    assert!(matches!(gone, Acted::Finished(State::Cancelled, _)), "{gone:?}");
+    is_sound(&scene).await;
+}
+
+#[tokio::test]
 async fn a_call_with_a_record_is_carried_out_once_until_its_outcomes_are_forgotten() {
     let scene = Deployment::new(1).await;
     scene.put(["a", "b"].map(|id| message(id).after(HOUR))).await;

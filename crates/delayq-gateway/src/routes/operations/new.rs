@@ -3,7 +3,7 @@
 use crate::input::when;
 use crate::operations::{Deed, Order};
 use crate::problem::Problem;
-use crate::routes::change::shift;
+use crate::routes::change::{reason, shift};
 use delayq::admin::SelectState;
 use delayq::{Due, Group, Topic, UnixMillis};
 use delayq_service::config::HumanDuration;
@@ -14,8 +14,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 const MAX_TOPICS: usize = 100;
-/// Of the reason why somebody begins an operation.
-const MAX_REASON: usize = 500;
 
 /// The body.
 #[derive(Debug, Deserialize)]
@@ -60,13 +58,10 @@ struct Filter {
 impl NewOperation {
     /// Checks the request.
     pub(super) fn order(self) -> Result<Order, Problem> {
-        let reason = self.reason.clone().unwrap_or_default().trim().to_owned();
-        if !self.dry_run && reason.is_empty() {
-            return Err(Problem::invalid("reason", "a reason is required, and is kept with the operation"));
-        }
-        if reason.len() > MAX_REASON || reason.chars().any(char::is_control) {
-            return Err(Problem::invalid("reason", "must be 1 to 500 bytes without control characters"));
-        }
+        let reason = match self.reason.as_deref().unwrap_or_default() {
+            "" if self.dry_run => String::new(),
+            given => reason("reason", given)?,
+        };
         let action = self.deed()?;
         let Filter { topics, group, state, from, to, headers, reason: dead_reason } = self.filter;
         if topics.is_empty() && group.is_none() {

@@ -179,7 +179,7 @@ fn path(rng: &mut Rng, operation: &Operation, loot: &Loot) -> String {
         "listGroup" => vec![format!("payload={payload}")],
         "getMessage" => vec![format!("payload={payload}"), format!("group={group}")],
         "getPayload" | "getHistory" | "cancelMessage" | "rescheduleMessage" | "replayMessage"
-        | "putMessage" => {
+        | "buryMessage" | "putMessage" => {
             vec![format!("group={group}")]
         }
         "cancelGroup" | "shiftGroup" | "promoteGroup" => vec![format!("topic={topic}")],
@@ -215,9 +215,11 @@ fn body(rng: &mut Rng, operation: &Operation, loot: &Loot) -> Value {
         "putMany" => with("payload", "mine".into())[0].clone(),
         "cancelMany" => json!([target]),
         "rescheduleMany" => with("due", "+1h".into()),
+        "buryMany" => with("reason", "mine".into()),
         "replayMany" => with("delay", "1h".into()),
         "getMany" => with("payload", pick(rng, &["text", "base64"]).into()),
         "rescheduleMessage" => json!({ "due": "+1h" }),
+        "buryMessage" => json!({ "reason": "mine" }),
         "replayMessage" => json!({ "delay": "1h" }),
         "shiftGroup" => json!({ "by": "10m", "token": format!("t{}", rng.u32(..)) }),
         "setRate" => json!({ "rate": 1.5 }),

@@ -238,6 +238,7 @@ const CALLS: &[Call] = &[
     call!("TopicAdmin::act_on", scene, async {
         scene.admin.topic(&scene.topic).act_on(&scene.target, TAG, &Action::Cancel).await
     }),
+    call!("TopicAdmin::bury", scene, scene.admin.topic(&scene.topic).bury(&scene.target, "of no use")),
     call!("OperationsAdmin::cut", scene, scene.admin.operations().cut(&scene.selection())),
     call!("OperationsAdmin::count", scene, scene.admin.operations().count(&scene.selection())),
     call!("OperationsAdmin::select", scene, async {
