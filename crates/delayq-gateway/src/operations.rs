@@ -1,7 +1,7 @@
 //! Operations: one action on all messages that match a filter.
 //!
 //! ```text
-//!  begin ─► slot (one of two) ─► steps of up to 50 messages ─► done | aborted | failed ─► kept for a week
+//!  begin ─► slot (one of two) ─► steps of up to 100 messages ─► done | aborted | failed ─► kept for a week
 //!             ▲                     │ each: select, act, save
 //!             └── another gateway ──┘ if the holder saves nothing for five seconds
 //! ```
@@ -11,6 +11,7 @@
 
 mod estimate;
 mod order;
+mod pace;
 mod running;
 mod state;
 mod store;

@@ -1,5 +1,6 @@
 //! Advancing operations: a task for each slot.
 
+use super::pace::OperationPace;
 use super::state::{Operation, Phase};
 use super::store::{Begun, Saved, Store, all_slots};
 use crate::metrics::{GatewayMetrics, GaugeGuard};
@@ -13,9 +14,6 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-/// Maximum messages of a call: a reschedule of one takes Redis up to 40 µs, so a call delays other callers by two
-/// milliseconds at most.
-const STEP: usize = 50;
 /// Between two looks at a slot.
 const POLL: Duration = Duration::from_secs(1);
 /// A holder that finds nothing to change saves so often.
@@ -45,6 +43,7 @@ struct HeldOperation<'r> {
     /// The time of the last save, on the clock of Redis.
     now: UnixMillis,
     saved: Instant,
+    pace: OperationPace,
     _counted: GaugeGuard,
 }
 
@@ -136,6 +135,7 @@ impl Running {
             operation,
             now: at,
             saved: now,
+            pace: OperationPace::default(),
             _counted: self.metrics.operation_taken(),
         }))
     }
@@ -199,7 +199,8 @@ impl HeldOperation<'_> {
                 return Ok(Ending::Over(Phase::Aborted, None));
             }
             let began = Instant::now();
-            let page = self.running.admin.operations().select(&selection, &cut, &cursor, STEP).await?;
+            let step = self.pace.step();
+            let page = self.running.admin.operations().select(&selection, &cut, &cursor, step).await?;
             let Some(is_whole) = self.act(&page).await? else { return Ok(Ending::Lost) };
             if !is_whole {
                 continue;
@@ -214,8 +215,7 @@ impl HeldOperation<'_> {
                 Some(next) => cursor = next,
                 None => return Ok(Ending::Over(Phase::Done, None)),
             }
-            // Other callers have Redis for as long as the operation had it.
-            sleep(began.elapsed()).await;
+            self.pace.rest(began.elapsed()).await;
         }
     }
 
@@ -231,9 +231,11 @@ impl HeldOperation<'_> {
         let action = self.operation.order.action();
         for (topic, items) in topics {
             let step = Step { shard, topic, record: self.operation.record() };
+            let began = Instant::now();
             let Some(outcomes) = self.running.admin.operations().act(step, &action, &items).await? else {
                 return Ok(if self.note_before(step).await? { Some(false) } else { None });
             };
+            self.pace.took(began.elapsed());
             let targets: Vec<Target> = items.into_iter().map(|(target, _)| target).collect();
             self.operation.acted(topic, &targets, &outcomes);
             outcomes.iter().for_each(|acted| self.running.metrics.operated(acted.word()));

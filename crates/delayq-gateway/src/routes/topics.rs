@@ -4,11 +4,13 @@ use super::answer::{Answer, counted, json, nothing};
 use super::listing::{limit, range};
 use crate::input::Ask;
 use crate::problem::{Kind, Problem};
+use crate::state::Scope;
 use axum::http::StatusCode;
 use delayq::admin::{Slot, TopicDeletion};
 use delayq::{Group, Topic};
 use delayq_service::config::HumanDuration;
 use delayq_service::json::{add_time, numbers, paused_group, policy};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde::Deserialize;
 use serde_json::{Value, json as value};
 use std::ops::RangeInclusive;
@@ -18,6 +20,8 @@ use std::time::Duration;
 const RATES: RangeInclusive<f64> = 1e-5..=1e9;
 /// Topics of a page without `limit`: each is counted.
 const DEFAULT_LIMIT: usize = 100;
+/// Topics that are counted at a time, each by a call to one shard after the other: eight calls take Redis two milliseconds at most.
+const AT_ONCE: usize = 8;
 const HOUR: Duration = Duration::from_secs(3600);
 
 #[derive(Deserialize)]
@@ -33,15 +37,18 @@ pub(super) async fn list(ask: Ask) -> Answer {
     let topics = ask.scope.topics().await?;
     let mut behind =
         topics.into_iter().skip_while(|topic| after.as_ref().is_some_and(|after| topic <= after));
-    let mut counted = Vec::new();
-    for topic in behind.by_ref().take(limit) {
-        let mut value = numbers(&ask.scope.count(&topic).await?);
-        value["topic"] = value!(topic);
-        counted.push(value);
-    }
+    let topics: Vec<Topic> = behind.by_ref().take(limit).collect();
+    let counts = topics.into_iter().map(|topic| of_topic(&ask.scope, topic));
+    let counted: Vec<Value> = stream::iter(counts).buffered(AT_ONCE).try_collect().await?;
     let last = counted.last().map(|value| value["topic"].clone());
     let next = behind.next().and(last).unwrap_or_default();
     Ok(json(StatusCode::OK, &value!({ "topics": counted, "next": next })))
+}
+
+async fn of_topic(scope: &Scope, topic: Topic) -> Result<Value, Problem> {
+    let mut value = numbers(&scope.count(&topic).await?);
+    value["topic"] = value!(topic);
+    Ok(value)
 }
 
 pub(super) async fn get(ask: Ask) -> Answer {
