@@ -20,7 +20,7 @@ FROM ?= HEAD^
 
 STORM_LOG := $(TARGET)/storm-day.ndjson
 
-.PHONY: help book docs-figures generate fuzz setup run release test test-long test-rust test-shapes test-servers test-failovers test-writes test-outages test-page test-openapi test-clients check fmt lint prose doc lua deny package bench bench-scripts bench-gateway bench-peers deb dist check-units check-upgrade deploy-check clean
+.PHONY: help book docs-figures generate fuzz setup run release test test-long test-rust test-shapes test-servers test-failovers test-writes test-outages test-page test-openapi test-clients check fmt lint prose doc lua deny package bench bench-scripts bench-gateway bench-page bench-peers deb dist check-units check-upgrade deploy-check clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -164,6 +164,11 @@ bench-gateway: ## a tenant's times at the gateway while another tenant floods it
 	@scripts/setup.sh run
 	cargo build --release --workspace --bin delayq-gateway --bin delayq-timer --bin gateway-bench
 	$(TARGET)/release/gateway-bench neighbours
+
+bench-page: ## the calls of the page at ten million pending messages, and an operation on a million: about ten minutes, 6 GB
+	@scripts/setup.sh run
+	cargo build --release --workspace --bin delayq-gateway --bin delayq-timer --bin gateway-bench
+	$(TARGET)/release/gateway-bench page
 
 bench-peers: ## delayq compared with BullMQ, asynq and Redisson: about fifteen minutes
 	@scripts/setup.sh run

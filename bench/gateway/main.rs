@@ -2,6 +2,7 @@
 
 mod flood;
 mod neighbours;
+mod page;
 mod stage;
 mod wire;
 
@@ -29,6 +30,15 @@ enum Part {
         #[arg(long, default_value_t = 3)]
         runs: usize,
     },
+    /// The calls of the page, and an operation, while many messages are pending
+    Page {
+        /// Messages in all; ten million take 6 GB
+        #[arg(long, default_value_t = 10_000_000)]
+        messages: u64,
+        /// Messages of the operation
+        #[arg(long, default_value_t = 1_000_000)]
+        bulk: u64,
+    },
     #[command(hide = true)]
     Flood { address: String, kind: FloodKind, connections: usize },
 }
@@ -41,6 +51,7 @@ async fn main() -> ExitCode {
     };
     match part {
         Part::Flood { address, kind, connections } => flood::run(&address, kind, connections).await,
+        Part::Page { messages, bulk } => page::print(messages, bulk).await.expect("the gateway answers"),
         Part::Neighbours { seconds, runs } => {
             neighbours::print(seconds, runs).await.expect("the gateway answers");
         }

@@ -13,13 +13,16 @@ use std::process::Command;
 /// Tenants, each with a token of the same name.
 pub(crate) const NOISY: &str = "noisy";
 pub(crate) const QUIET: &str = "quiet";
+/// The token of the page, without a tenant.
+pub(crate) const PAGE: &str = "page";
 
 const MAX_CONNECTIONS: u32 = 25_000;
 
 pub(crate) struct Stage {
     pub(crate) gateway: RunningGateway,
     _folder: Folder,
-    _processes: (Deployment<RedisServer>, Process),
+    pub(crate) deployment: Deployment<RedisServer>,
+    _timer: Process,
 }
 
 pub(crate) struct RunningGateway {
@@ -35,14 +38,14 @@ impl Stage {
         let deployment = Deployment::on(server, ShardCount::DEFAULT.get()).await;
         let folder = Folder::new("gateway-bench");
         let of = |tenant: &str| token_line(tenant, tenant).replace('\n', &format!(" tenant={tenant}\n"));
-        let lines = [of(NOISY), of(QUIET)].concat();
+        let lines = [of(NOISY), of(QUIET), token_line(PAGE, PAGE)].concat();
         std::fs::write(folder.join("tokens"), lines).expect("the folder is writable");
         let gateway = RunningGateway::start(&folder, &deployment.sections()).await;
         let config = folder.join("timer.toml");
-        let rest = "[etcd]\nenabled = false\n[admin]\nlisten = \"\"\n";
+        let rest = "[etcd]\nenabled = false\n[admin]\nlisten = \"\"\n[sweep]\nevery = \"0s\"\n";
         std::fs::write(&config, deployment.sections() + rest).expect("the folder is writable");
         let timer = Binary::new("delayq-timer").arg(&config).start();
-        Self { _folder: folder, gateway, _processes: (deployment, timer) }
+        Self { _folder: folder, gateway, deployment, _timer: timer }
     }
 }
 
