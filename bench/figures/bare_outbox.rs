@@ -36,7 +36,7 @@ impl BareOutbox {
         let (mut ids, mut payloads) = (Vec::new(), Vec::new());
         for number in numbers {
             let message = shape.name(Message::new(topic.clone(), body()), number as u64)?;
-            ids.extend(message.message_id().map(ToString::to_string));
+            ids.extend(message.id.as_ref().map(ToString::to_string));
             payloads.push(message.payload);
         }
         let insert = "INSERT INTO delayq_outbox (topic, id, due, payload) \

@@ -117,7 +117,7 @@ impl Prepared {
     }
 
     pub(crate) fn shard_of(&self, message: &Message) -> ShardId {
-        let id = message.message_id().expect("a message has its id before its shard is asked for");
+        let id = message.id.as_ref().expect("a message has its id before its shard is asked for");
         Layout::new(self.client.shards()).placement_of(id, message.group.as_ref()).home
     }
 

@@ -61,7 +61,7 @@ impl Bench {
         let (mut requests, mut open) = (Vec::new(), BTreeMap::<ShardId, Vec<Message>>::new());
         for n in 0..self.messages {
             let mut message = prepared.messages.next(due)?;
-            if message.message_id().is_none() {
+            if message.id.is_none() {
                 // Like a producer's ids: ordered by time, 500 in sequence per shard.
                 let call = n / MAX_IDS_A_CALL;
                 let shard = ShardId::new((call % usize::from(shape.shards.get())) as u16);
@@ -127,7 +127,7 @@ fn request(prepared: &Prepared, shard: ShardId, messages: &[Message]) -> Request
     let mut words = prepared.call(Verb::Put, shard);
     words.push(prepared.messages.topic.as_str().into());
     for message in messages {
-        let id = message.message_id().expect("a message has its id before it is put").clone();
+        let id = message.id.as_ref().expect("a message has its id before it is put").clone();
         let target = delayq::Target { id, group: message.group.clone() };
         let envelope = message.envelope(message.payload.clone(), false).encode();
         words.extend([

@@ -180,6 +180,7 @@ pub(crate) fn envelope() -> Envelope {
         max_attempts: 0,
         doomed: false,
         relative: false,
+        lifetime: None,
         hash: None,
         expires: None,
         backoff: None,

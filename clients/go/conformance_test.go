@@ -39,22 +39,23 @@ type step struct {
 }
 
 type said struct {
-	Topic, Group string
-	ID           *string
-	Payload      *string
-	PayloadTimes int          `json:"payload_times"`
-	PayloadHex   string       `json:"payload_hex"`
-	AtMs         *int64       `json:"at_ms"`
-	AfterMs      int64        `json:"after_ms"`
-	Headers      [][2]string  `json:"headers"`
-	ExpiresMs    int64        `json:"expires_ms"`
-	MaxAttempts  uint16       `json:"max_attempts"`
-	Backoff      *backoffSaid `json:"backoff"`
-	Replace      bool
-	DebounceMs   int64 `json:"debounce_ms"`
-	Only         DueRule
-	KeepContent  bool  `json:"keep_content"`
-	FirstTriedMs int64 `json:"first_tried_ms"`
+	Topic, Group  string
+	ID            *string
+	Payload       *string
+	PayloadTimes  int          `json:"payload_times"`
+	PayloadHex    string       `json:"payload_hex"`
+	AtMs          *int64       `json:"at_ms"`
+	AfterMs       int64        `json:"after_ms"`
+	Headers       [][2]string  `json:"headers"`
+	ExpiresMs     int64        `json:"expires_ms"`
+	ExpireAfterMs int64        `json:"expire_after_ms"`
+	MaxAttempts   uint16       `json:"max_attempts"`
+	Backoff       *backoffSaid `json:"backoff"`
+	Replace       bool
+	DebounceMs    int64 `json:"debounce_ms"`
+	Only          DueRule
+	KeepContent   bool  `json:"keep_content"`
+	FirstTriedMs  int64 `json:"first_tried_ms"`
 }
 
 // run is one scenario in progress, with the variables bound by earlier steps.
@@ -368,6 +369,7 @@ func (r *run) message(s said) (Message, error) {
 	if s.AtMs != nil {
 		message.Due = At(time.UnixMilli(*s.AtMs))
 	}
+	message.ExpireAfter = millisOf(s.ExpireAfterMs)
 	if s.ExpiresMs != 0 {
 		message.Expires = time.UnixMilli(s.ExpiresMs)
 	}

@@ -131,6 +131,8 @@ type Message struct {
 	Headers []Header
 	// Expires is zero for no expiry, or the topic's.
 	Expires time.Time
+	// ExpireAfter is from the due time to the expiry, in place of Expires; a reschedule moves the expiry too. 0 for none.
+	ExpireAfter time.Duration
 	// MaxAttempts is 0 for the topic's limit.
 	MaxAttempts uint16
 	// Backoff is the zero value for the topic's back-off.
@@ -236,7 +238,10 @@ func (m *Message) checkTimes() (err error) {
 	if m.PastOK {
 		due = due.PastOK()
 	}
-	err = due.fault()
+	err = first(due.fault(), checkSpan("an expiry after the due time", m.ExpireAfter))
+	if m.ExpireAfter != 0 && !m.Expires.IsZero() {
+		err = first(err, InvalidMessage("Expires or ExpireAfter: a message has one expiry"))
+	}
 	for what, at := range map[string]time.Time{"an expiry": m.Expires, "a first try": m.FirstTried} {
 		if at.IsZero() {
 			continue
@@ -304,6 +309,7 @@ func (m *Message) envelope(ownID bool, maxPayload int) (string, error) {
 	add(flagExpires, !m.Expires.IsZero(), number(8, m.Expires.UnixMilli()))
 	add(flagBackoff, m.Backoff.spec != "", sized(1, m.Backoff.spec))
 	add(flagGroup, m.Group != "", sized(1, m.Group))
+	add(flagLifetime, m.ExpireAfter != 0, number(8, wholeMillis(m.ExpireAfter)))
 	add(flagHeaders, block != "", sized(2, block))
 	head := "\x01\x01" + number(2, flags) + string(make([]byte, 26)) + number(2, int64(m.MaxAttempts))
 	return head + fields + string(m.Payload), err

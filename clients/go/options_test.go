@@ -224,6 +224,7 @@ func shared(client *Client) map[string]func(value any) error {
 		"put header name":  text(func(text string) error { return put(func(m *Message) { m.Headers = []Header{{text, "v"}} }) }),
 		"put header value": text(func(text string) error { return put(func(m *Message) { m.Headers = []Header{{"n", text}} }) }),
 		"put expires":      at(func(at time.Time) error { return put(func(m *Message) { m.Expires = at }) }),
+		"put expire_after": span(func(d time.Duration) error { return put(func(m *Message) { m.ExpireAfter = d }) }),
 		"put max_attempts": none,
 		"put backoff":      func(value any) error { return put(func(m *Message) { m.Backoff = value.(Backoff) }) },
 		"put replace":      none,

@@ -85,6 +85,7 @@ const (
 	flagDoomed   = 64
 	flagReason   = 128
 	flagRelative = 256
+	flagLifetime = 4096
 	flagFirst    = 512
 	flagHeld     = 1024
 	flagPaused   = 2048

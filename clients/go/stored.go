@@ -88,6 +88,9 @@ func (e *Envelope) read(stored string) (err error) {
 		e.Group = text(1)
 		err = checkName("group", e.Group)
 	}
+	if flags&flagLifetime > 0 {
+		take(8)
+	}
 	if flags&flagFirst > 0 {
 		take(8)
 	}

@@ -1,11 +1,11 @@
--- Expiries that move with the due time: the topic's expiry moves, the producer's stays.
+-- Expiries that move with the due time: the topic's and those of a lifetime move, an absolute one stays.
 
 -- The expiry of `m` when due at `due`; nil without an expiry. If the topic's messages no longer expire: LAST_MS, which
 -- never comes.
 local function expiry_at(m, due)
-  local _, expires = fields(m.env, m.flags)
+  local _, expires, _, _, _, _, lifetime = fields(m.env, m.flags)
   if not expires or bit.band(m.flags, RELATIVE) == 0 then return expires end
-  local after = policy(m.no, 'expire_after_ms')
+  local after = lifetime or policy(m.no, 'expire_after_ms')
   return after == 0 and LAST_MS or math.min(due + after, LAST_MS)
 end
 

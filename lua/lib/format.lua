@@ -10,6 +10,8 @@ local HASH, EXPIRES, BACKOFF, GROUP, HEADERS, ZSTD, DOOMED, REASON = 1, 2, 4, 8,
 local RELATIVE = 256
 -- The time of the first put, for puts again that must not wait longer.
 local FIRST = 512
+-- The message's own time from its due time to its expiry, which moves like a topic's.
+local LIFETIME = 4096
 -- In answers only: a ready message waits for others of its group, or because its group is paused.
 local HELD, PAUSED = 1024, 2048
 local INDEXED = EXPIRES + GROUP

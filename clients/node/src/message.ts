@@ -3,7 +3,7 @@
 import { createHash } from "node:crypto";
 import { dueMs, flagOf, listOf, optionsOf, shown, spanMs, textOf, wholeOf, wordOf, type Time } from "./arguments.js";
 import { InvalidMessage, name } from "./names.js";
-import { MAX_ATTEMPTS, MAX_DELAY_MS, MAX_DELAYS, MAX_HEADER_BYTES, type Backoff } from "./protocol.js";
+import { FLAGS, MAX_ATTEMPTS, MAX_DELAY_MS, MAX_DELAYS, MAX_HEADER_BYTES, type Backoff } from "./protocol.js";
 
 /** Minimum and maximum number of delays by kind of back-off. */
 const DELAYS: Record<Backoff["kind"], readonly [number, number]> = { fixed: [1, 1], exponential: [2, 2], list: [1, MAX_DELAYS] };
@@ -19,6 +19,8 @@ export interface Message {
   group?: string;
   headers?: readonly (readonly [string, string])[];
   expires?: Time;
+  /** Expires this long after the due time, in place of `expires`; a reschedule moves the expiry too. */
+  expireAfterMs?: number;
   /** 0 selects the topic's limit. */
   maxAttempts?: number;
   backoff?: Backoff;
@@ -36,7 +38,7 @@ export interface Message {
   pastOk?: boolean;
 }
 
-const FIELDS = "topic payload id at afterMs group headers expires maxAttempts backoff replace debounceMs only keepContent firstTried pastOk";
+const FIELDS = "topic payload id at afterMs group headers expires expireAfterMs maxAttempts backoff replace debounceMs only keepContent firstTried pastOk";
 
 /** Encodes the due time, and checks payload and times. */
 export function dueOf(message: Message): number | string {
@@ -66,21 +68,23 @@ function againOf({ debounceMs, only, keepContent }: Message): string[] {
 
 /** Encodes a put, as specified in docs/protocol.md; scripts fill in state, gen, due, at and the counts. */
 export function envelopeOf(message: Message, ownId: boolean, maxPayloadBytes: number): Buffer {
-  const { payload, expires, backoff, group, headers = [], maxAttempts = 0 } = message;
+  const { payload, expires, expireAfterMs, backoff, group, headers = [], maxAttempts = 0 } = message;
+  if (expires !== undefined && expireAfterMs !== undefined) throw new InvalidMessage("expires and expireAfterMs: a message has one expiry");
   const block = Buffer.concat(listOf("headers", headers).flatMap(headerOf));
   if (block.length > MAX_HEADER_BYTES || Buffer.byteLength(payload) > maxPayloadBytes) {
     throw new InvalidMessage(`at most ${MAX_HEADER_BYTES} bytes of headers, ${maxPayloadBytes} of payload`);
   }
-  const fields = [
-    ownId && contentHash(message), // each by its flag: 1, 2, 4, 8, 16
-    expires !== undefined && number(8, dueMs("expires", expires, message.pastOk)),
-    backoff !== undefined && sized(1, encodeBackoff(backoff)),
-    group !== undefined && sized(1, name("group", group)),
-    headers.length > 0 && sized(2, block),
+  const fields: [number, Buffer | false][] = [
+    [FLAGS.HASH, ownId && contentHash(message)],
+    [FLAGS.EXPIRES, expires !== undefined && number(8, dueMs("expires", expires, message.pastOk))],
+    [FLAGS.BACKOFF, backoff !== undefined && sized(1, encodeBackoff(backoff))],
+    [FLAGS.GROUP, group !== undefined && sized(1, name("group", group))],
+    [FLAGS.LIFETIME, expireAfterMs !== undefined && number(8, spanMs("expireAfterMs", expireAfterMs, 1))],
+    [FLAGS.HEADERS, headers.length > 0 && sized(2, block)],
   ];
-  const flags = fields.reduce<number>((sum, field, n) => sum | (field ? 1 << n : 0), 0);
+  const flags = fields.reduce((sum, [flag, field]) => sum | (field ? flag : 0), 0);
   const head = [Buffer.of(1, 1), number(2, flags), Buffer.alloc(26), number(2, wholeOf("maxAttempts", maxAttempts, 0, MAX_ATTEMPTS))];
-  return Buffer.concat([...head, ...fields.flatMap((field) => field || []), Buffer.from(payload as string)]);
+  return Buffer.concat([...head, ...fields.flatMap(([, field]) => field || []), Buffer.from(payload as string)]);
 }
 
 /** Encodes a header, prefixed with lengths. */

@@ -52,7 +52,7 @@ export type State = (typeof STATES)[number];
 export const LOST: readonly string[] = ["cancelled", "expired", "purged"];
 
 /** Flags of an envelope. */
-export const FLAGS = { HASH: 1, EXPIRES: 2, BACKOFF: 4, GROUP: 8, HEADERS: 16, ZSTD: 32, DOOMED: 64, REASON: 128, RELATIVE: 256, FIRST: 512, HELD: 1024, PAUSED: 2048 } as const;
+export const FLAGS = { HASH: 1, EXPIRES: 2, BACKOFF: 4, GROUP: 8, HEADERS: 16, ZSTD: 32, DOOMED: 64, REASON: 128, RELATIVE: 256, LIFETIME: 4096, FIRST: 512, HELD: 1024, PAUSED: 2048 } as const;
 
 /** For each kind of name the class of the characters, and the maximum number of bytes. */
 export const NAMES = {

@@ -64,6 +64,7 @@ export function readEnvelope(stored: Buffer): Envelope {
   const expiresMs = flags & FLAGS.EXPIRES ? Number(take(8).readBigUInt64BE()) : undefined;
   const backoff = flags & FLAGS.BACKOFF ? decodeBackoff(take(take(1)[0]!)) : undefined;
   const group = flags & FLAGS.GROUP ? name("group", text(1)) : undefined;
+  take(flags & FLAGS.LIFETIME ? 8 : 0);
   take(flags & FLAGS.FIRST ? 8 : 0);
   const end = flags & FLAGS.HEADERS ? take(2).readUInt16BE() + at : 0;
   const headers: [string, string][] = [];

@@ -54,6 +54,7 @@ class Run {
       group: said.group,
       headers: said.headers,
       expires: said.expires_ms,
+      expireAfterMs: said.expire_after_ms,
       maxAttempts: said.max_attempts,
       backoff: said.backoff && { kind: said.backoff.kind, delaysMs: said.backoff.delays_ms },
       replace: said.replace,

@@ -65,6 +65,7 @@ const SHARED: Record<string, Call> = {
   "put header name": (c, odd) => c.put({ ...message, headers: [[odd, "v"]] }),
   "put header value": (c, odd) => c.put({ ...message, headers: [["n", odd]] }),
   "put expires": (c, odd) => c.put({ ...message, expires: odd }),
+  "put expire_after": (c, odd) => c.put({ ...message, expireAfterMs: odd }),
   "put max_attempts": (c, odd) => c.put({ ...message, maxAttempts: odd }),
   "put backoff": (c, odd) => c.put({ ...message, backoff: odd }),
   "put replace": (c, odd) => c.put({ ...message, replace: odd }),

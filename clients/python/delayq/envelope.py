@@ -11,6 +11,7 @@ from .protocol import (
     FLAG_DOOMED,
     FLAG_EXPIRES,
     FLAG_FIRST,
+    FLAG_LIFETIME,
     FLAG_GROUP,
     FLAG_HASH,
     FLAG_HEADERS,
@@ -79,6 +80,7 @@ class Stored:
         self.backoff = Backoff.decode(fields.sized(1)) if flags & FLAG_BACKOFF else None
         if flags & FLAG_GROUP:
             self.group = name("group", fields.text(1))
+        fields.take(8 if flags & FLAG_LIFETIME else 0)
         fields.take(8 if flags & FLAG_FIRST else 0)
         end = fields.number(2) + fields.at if flags & FLAG_HEADERS else 0
         while fields.at < end:

@@ -10,7 +10,19 @@ from typing import Literal, cast
 from .checks import flag, one_of, shown, text, whole
 from .errors import InvalidArgument
 from .names import name, new_id
-from .protocol import MAX_ATTEMPTS, MAX_DELAYS, MAX_DELAY_MS, MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES
+from .protocol import (
+    FLAG_BACKOFF,
+    FLAG_EXPIRES,
+    FLAG_GROUP,
+    FLAG_HASH,
+    FLAG_HEADERS,
+    FLAG_LIFETIME,
+    MAX_ATTEMPTS,
+    MAX_DELAY_MS,
+    MAX_DELAYS,
+    MAX_HEADER_BYTES,
+    MAX_PAYLOAD_BYTES,
+)
 from .times import When, epoch_ms, span_ms
 
 _DELAYS = {"fixed": [1], "exponential": [2], "list": range(1, MAX_DELAYS + 1)}
@@ -83,6 +95,8 @@ class Message:
     #: A mapping, or pairs of name and value.
     headers: Mapping[str, str] | Sequence[tuple[str, str]] = ()
     expires: When | None = None
+    #: Expires this long after the due time, in place of `expires`; a reschedule moves the expiry too.
+    expire_after: timedelta | None = None
     #: 0 selects the topic's limit.
     max_attempts: int = 0
     backoff: Backoff | None = None
@@ -115,6 +129,7 @@ class Message:
         flag("past_ok", self.past_ok)
         self.due()
         self.expires_ms()
+        self.lifetime_ms()
         self.options(0)
         object.__setattr__(self, "headers", _pairs(self.headers))
         object.__setattr__(self, "payload", bytes(self.payload))
@@ -134,6 +149,11 @@ class Message:
 
     def expires_ms(self) -> int | None:
         return None if self.expires is None else epoch_ms("expires", self.expires, self.past_ok)
+
+    def lifetime_ms(self) -> int | None:
+        if self.expire_after is not None and self.expires is not None:
+            raise InvalidArgument("give expires, a time, or expire_after, a delay after the due time: not both")
+        return None if self.expire_after is None else span_ms("expire_after", self.expire_after, 1)
 
     def options(self, ahead_ms: int) -> str:
         """Encodes replacement and first attempt; `ahead_ms` is the lead of the Redis clock."""
@@ -169,16 +189,17 @@ class Message:
         block = self._header_block()
         if len(self.payload) > max_payload_bytes:
             raise InvalidArgument(f"payload has {len(self.payload)} bytes; at most {max_payload_bytes} are allowed")
-        expires_ms = self.expires_ms()
-        fields = [  # each by its flag: 1, 2, 4, 8, 16
-            self.content_hash() if own_id else b"",
-            b"" if expires_ms is None else _pack("Q", expires_ms),
-            b"" if self.backoff is None else _sized("B", self.backoff.encode()),
-            b"" if self.group is None else _sized("B", self.group.encode()),
-            _sized("H", block) if block else b"",
-        ]
-        flags = sum(1 << n for n, field in enumerate(fields) if field)
-        return _pack("BBH26xH", 1, 1, flags, self.max_attempts) + b"".join(fields) + self.payload
+        expires_ms, lifetime_ms = self.expires_ms(), self.lifetime_ms()
+        fields = {
+            FLAG_HASH: self.content_hash() if own_id else b"",
+            FLAG_EXPIRES: b"" if expires_ms is None else _pack("Q", expires_ms),
+            FLAG_BACKOFF: b"" if self.backoff is None else _sized("B", self.backoff.encode()),
+            FLAG_GROUP: b"" if self.group is None else _sized("B", self.group.encode()),
+            FLAG_LIFETIME: b"" if lifetime_ms is None else _pack("Q", lifetime_ms),
+            FLAG_HEADERS: _sized("H", block) if block else b"",
+        }
+        flags = sum(flag for flag, field in fields.items() if field)
+        return _pack("BBH26xH", 1, 1, flags, self.max_attempts) + b"".join(fields.values()) + self.payload
 
 
 def _pairs(headers: object) -> tuple[tuple[str, str], ...]:

@@ -144,6 +144,7 @@ SHARED = {
     "put header name": (lambda c, v: message(headers=[(v, "x")]), "header", False),
     "put header value": (lambda c, v: message(headers={"kind": v}), "header", False),
     "put expires": (lambda c, v: message(expires=v), "expires", True),
+    "put expire_after": (lambda c, v: message(expire_after=v), "expire_after", True),
     "put max_attempts": (lambda c, v: message(max_attempts=v), "max_attempts", False),
     "put backoff": (lambda c, v: message(backoff=v), "backoff", True),
     "put replace": (lambda c, v: message(replace=v), "replace", False),

@@ -77,7 +77,7 @@ class Run:
         for wanted, given in (("at", "at_ms"), ("expires", "expires_ms"), ("first_tried", "first_tried_ms")):
             if given in said:
                 said[wanted] = said.pop(given)
-        for wanted, given in (("after", "after_ms"), ("debounce", "debounce_ms")):
+        for wanted, given in (("after", "after_ms"), ("debounce", "debounce_ms"), ("expire_after", "expire_after_ms")):
             if given in said:
                 said[wanted] = span(said.pop(given))
         return Message(payload=payload, past_ok=True, **said)

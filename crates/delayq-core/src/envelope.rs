@@ -13,6 +13,7 @@ use crate::backoff::Backoff;
 use crate::id::Group;
 use crate::time::UnixMillis;
 use std::fmt;
+use std::time::Duration;
 
 /// Size of the fixed head.
 pub const HEAD_BYTES: usize = 32;
@@ -21,7 +22,7 @@ pub const HEAD_BYTES: usize = 32;
 pub const FORMAT: u8 = 1;
 
 /// The flags of an envelope by name.
-pub const FLAGS: [(&str, u16); 12] = [
+pub const FLAGS: [(&str, u16); 13] = [
     ("hash", HASH),
     ("expires", EXPIRES),
     ("backoff", BACKOFF),
@@ -31,6 +32,7 @@ pub const FLAGS: [(&str, u16); 12] = [
     ("doomed", DOOMED),
     ("reason", REASON),
     ("relative", RELATIVE),
+    ("lifetime", LIFETIME),
     ("first", FIRST),
     ("held", HELD),
     ("paused", PAUSED),
@@ -48,6 +50,7 @@ const RELATIVE: u16 = 256;
 const FIRST: u16 = 512;
 const HELD: u16 = 1024;
 const PAUSED: u16 = 2048;
+const LIFETIME: u16 = 4096;
 
 /// The state of a message; a finished message (the last four) leaves only a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -95,8 +98,10 @@ pub struct Envelope {
     pub hash: Option<[u8; 8]>,
     /// Expiry.
     pub expires: Option<UnixMillis>,
-    /// True if the expiry comes from the topic, and moves with the due time.
+    /// True if the expiry comes from the topic or from `lifetime`, and moves with the due time.
     pub relative: bool,
+    /// The message's own time from its due time to its expiry, in whole milliseconds.
+    pub lifetime: Option<Duration>,
     /// The message's back-off; `None`: the topic's.
     pub backoff: Option<Backoff>,
     /// The group.
@@ -238,6 +243,9 @@ impl Envelope {
         if let Some(group) = &self.group {
             out.short(group.as_str().as_bytes());
         }
+        if let Some(lifetime) = self.lifetime {
+            out.0.extend(whole_ms(lifetime).to_be_bytes());
+        }
         if let Some(first) = self.first {
             out.0.extend(first.get().to_be_bytes());
         }
@@ -276,6 +284,7 @@ impl Envelope {
             max_attempts: input.number::<2>()? as u16,
             doomed: flags & DOOMED > 0,
             relative: flags & RELATIVE > 0,
+            lifetime: None,
             hash: None,
             expires: None,
             backoff: None,
@@ -310,6 +319,9 @@ impl Envelope {
             let group = Group::new(input.short_text()?);
             self.group = Some(group.map_err(|_| EnvelopeError::Malformed("group"))?);
         }
+        if flags & LIFETIME > 0 {
+            self.lifetime = Some(Duration::from_millis(input.number::<8>()?));
+        }
         if flags & FIRST > 0 {
             self.first = Some(UnixMillis::new(input.number::<8>()?));
         }
@@ -334,6 +346,7 @@ impl Envelope {
             | flag(self.doomed, DOOMED)
             | flag(self.relative, RELATIVE)
             | flag(self.reason.is_some(), REASON)
+            | flag(self.lifetime.is_some(), LIFETIME)
             | flag(self.first.is_some(), FIRST)
             | flag(self.held, HELD)
             | flag(self.paused, PAUSED)
@@ -406,6 +419,10 @@ impl<'a> Reader<'a> {
         self.0 = &rest[..at];
         Ok(String::from_utf8_lossy(&rest[at..]).into_owned())
     }
+}
+
+fn whole_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn text(bytes: &[u8]) -> Result<&str, EnvelopeError> {

@@ -42,6 +42,8 @@ pub struct Message {
     pub headers: Vec<(String, String)>,
     /// Expiry, on Redis's clock.
     pub expires: Option<UnixMillis>,
+    /// Time from the due time to the expiry, in place of `expires`.
+    pub expire_after: Option<Duration>,
     /// Maximum attempts before the message becomes a dead letter; 0: the topic's.
     pub max_attempts: u16,
     /// The message's back-off; `None`: the topic's.
@@ -94,6 +96,9 @@ pub enum MessageError {
         /// The due time.
         due: UnixMillis,
     },
+    /// A time from the due time to the expiry that is too short or too long, or beside an absolute expiry.
+    #[error("expire_after is 1 ms to {max} ms, without an absolute expiry", max = UnixMillis::MAX)]
+    ExpireAfter,
     /// A generated id of another shard than its group's: the message could not be found again.
     #[error(
         "the generated id belongs to shard {id}, the group to shard {group}; for a message of a group, let the put generate the id"
@@ -104,7 +109,7 @@ pub enum MessageError {
         /// The group's shard.
         group: ShardId,
     },
-    /// A debounce without a longest wait, or with one beyond every due time.
+    /// A debounce without a longest wait, or with a wait beyond every due time.
     #[error("the longest wait of a debounce is 1 ms to {max} ms", max = UnixMillis::MAX)]
     LongestWait,
     /// A message that cannot be put at several dates ([`Message::series`]).
@@ -137,6 +142,7 @@ impl Message {
             group: None,
             headers: Vec::new(),
             expires: None,
+            expire_after: None,
             max_attempts: 0,
             backoff: None,
             replace: false,
@@ -203,6 +209,13 @@ impl Message {
     /// Expires at this time, on Redis's clock.
     pub fn expires(mut self, at: UnixMillis) -> Self {
         self.expires = Some(at);
+        self
+    }
+
+    /// Expires this long after its due time, in whole milliseconds, instead of as its topic says. A reschedule, or a shift of the
+    /// group, moves the expiry too; an attempt that failed does not.
+    pub fn expire_after(mut self, lifetime: Duration) -> Self {
+        self.expire_after = Some(lifetime);
         self
     }
 
@@ -280,11 +293,6 @@ impl Message {
         self.payload.len() + headers + 512
     }
 
-    /// The id, if set.
-    pub fn message_id(&self) -> Option<&MessageId> {
-        self.id.as_ref()
-    }
-
     /// Checks everything that can be checked without Redis.
     pub fn check(&self, max_payload_bytes: usize) -> Result<(), MessageError> {
         if self.payload.len() > max_payload_bytes {
@@ -311,6 +319,12 @@ impl Message {
                 return Err(MessageError::ExpiryBeforeDue { expires, due });
             }
         }
+        if self.expire_after.is_some_and(|lifetime| {
+            let ms = lifetime.as_millis();
+            self.expires.is_some() || ms == 0 || ms > u128::from(UnixMillis::MAX.get())
+        }) {
+            return Err(MessageError::ExpireAfter);
+        }
         if self.backoff.as_ref().is_some_and(|backoff| !backoff.is_valid()) {
             return Err(MessageError::Backoff);
         }
@@ -333,6 +347,7 @@ impl Message {
             max_attempts: self.max_attempts,
             doomed: false,
             relative: false,
+            lifetime: self.expire_after,
             hash: own.then(|| self.hash()),
             expires: self.expires,
             backoff: self.backoff.clone(),

@@ -7,6 +7,7 @@
 //! due at once. `between` is a daily window, such as `09:00-10:00 Europe/Berlin`, and `jitter` a longest delay: either moves the
 //! due time by an offset that each id has to itself. `payload` is a string, taken as its text, or any other JSON, taken as it is written; bytes come as
 //! `payload_base64`. `headers` is an object, or an array of `[name, value]` where their order matters or a name comes twice.
+//! `expires` is a time, and `expire_after` a duration from the due time to the expiry, in its place.
 //! `replace` is true for a put that replaces; `again` then says how it meets a pending message: `later`, `sooner` or
 //! `within=<ms>`, and `keep`.
 //! A line of a backup also says what the message was when it was written: `state`, `attempt`, `delivery`, `reason`.
@@ -44,6 +45,7 @@ struct PutLine<'l> {
     headers: Option<&'l RawValue>,
     #[serde(borrow)]
     expires: Option<&'l RawValue>,
+    expire_after: Option<String>,
     #[serde(default)]
     max_attempts: u16,
     backoff: Option<String>,
@@ -76,6 +78,8 @@ struct Written<'l> {
     headers: &'l [(String, String)],
     #[serde(skip_serializing_if = "Option::is_none")]
     expires: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expire_after: Option<String>,
     max_attempts: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     backoff: Option<String>,
@@ -137,8 +141,9 @@ fn line(topic: &Topic, id: &MessageId, envelope: &Envelope, (replace, again): (b
         payload,
         payload_base64,
         headers: &envelope.headers,
-        // One that comes from the topic's policy comes from it again, and moves with the due time as before.
+        // One that is counted from the due time is counted from it again, and moves with it as before.
         expires: envelope.expires.filter(|_| !envelope.relative).map(UnixMillis::get),
+        expire_after: envelope.lifetime.map(|lifetime| HumanDuration::from(lifetime).to_string()),
         max_attempts: envelope.max_attempts,
         backoff: envelope.backoff.as_ref().map(backoff_text),
         replace,
@@ -220,6 +225,10 @@ fn parse_by(clock: Clock, line: &[u8], topic: Option<&Topic>, past_ok: bool) -> 
             Due::At(at) => message = message.expires(at),
             Due::After(_) => return Err("expires: must be an absolute time".to_owned()),
         }
+    }
+    if let Some(text) = line.expire_after {
+        let lifetime: HumanDuration = text.parse().map_err(|fault| format!("expire_after: {fault}"))?;
+        message = message.expire_after(lifetime.into());
     }
     if let Some(id) = line.id {
         message = message.with_id(id.parse().map_err(|error| format!("{error}"))?);
@@ -346,6 +355,9 @@ mod tests {
         let expected = Message::new(topic(), r#"{"b":1, "a":2}"#).after(Duration::from_secs(1800));
         let expected = expected.id("a").unwrap().group("g").unwrap().header("h", "v").replace();
         assert_eq!(parse(line, Some(&topic()), false), Ok(expected));
+        let line = br#"{"topic":"t","due":"+1h","expire_after":"10m"}"#;
+        let expected = Message::new(Topic::new("t").unwrap(), "").after(Duration::from_secs(3600));
+        assert_eq!(parse(line, None, false), Ok(expected.expire_after(Duration::from_secs(600))));
         let line = br#"{"topic":"t","due":1800000000000,"payload_base64":"AAH/"}"#;
         let expected =
             Message::new(Topic::new("t").unwrap(), [0, 1, 255]).at(UnixMillis::new(1_800_000_000_000));
@@ -366,7 +378,8 @@ mod tests {
         let full = full.group("g \u{2028}\"").unwrap().header("b", "1").header("a", "2").header("b", "3");
         let full = full.expires(UnixMillis::new(1_900_000_000_000)).max_attempts(1);
         let full = full.backoff(delayq::Backoff::Fixed(Duration::from_millis(1500)));
-        for message in [plain, full] {
+        let lasting = Message::new(topic(), "x").at(due).with_id(id.clone()).max_attempts(3);
+        for message in [plain, full, lasting.expire_after(Duration::from_millis(90_500))] {
             let mut envelope = message.envelope(message.payload.clone(), false);
             envelope.due = due;
             let id = message.id.clone().unwrap();
@@ -442,6 +455,7 @@ mod tests {
             (br#"{"topic":"t","payload_base64":"?"}"#, "payload_base64"),
             (br#"{"topic":"t","headers":{"n":1}}"#, "headers: invalid type: integer `1`"),
             (br#"{"topic":"t","headers":[["n"]]}"#, "headers: invalid length 1"),
+            (br#"{"topic":"t","expire_after":"soon"}"#, "expire_after: expected number at 0"),
             (br#"{"topic":"t","backoff":"10m..1s"}"#, "backoff: the first delay is longer"),
             (br#"{"topic":"t","headers":{"n":"1","n":"2"}}"#, "headers: a name occurs twice"),
             (br#"{"topic":"t","state":"dead"}"#, "dead letter of a backup"),

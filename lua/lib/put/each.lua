@@ -1,9 +1,10 @@
 -- put/each: puts one message.
 --
 -- NEEDS    accepted, again, base, bucket_add, bucket_of, byte, call, check_fields, displace, due, due_of, earlier,
---          expire_after, fields, gen, held, is_new, is_stale, join_indexes, keep, key_of, largest, max_default, merge,
---          misnamed, no, note, now, pending_at, push_ready, ready_stamp, record, rule, sub, taken, topic, topic_open,
---          tried, DEAD, DOOMED, EXPIRES, FORMAT, HASH, HEAD, INDEXED, LAST_MS, PENDING, RELATIVE
+--          expire_after, fields, gen, held, is_new, is_stale, join_indexes, keep, key_of, largest, lifetime_of,
+--          max_default, merge, misnamed, no, note, now, pending_at, push_ready, ready_stamp, record, rule, sub, taken,
+--          topic, topic_open, tried, DEAD, DOOMED, EXPIRES, FORMAT, HASH, HEAD, INDEXED, LAST_MS, LIFETIME, PENDING,
+--          RELATIVE
 -- CHANGES  accepted, due, is_new, largest
 -- GIVES    put
 
@@ -17,7 +18,7 @@ local function put(id, text, env)
   local format, _, high, low = byte(env, 1, 4)
   if #env < 32 or format ~= FORMAT then return 'refused format' end
   local flags = high * 256 + low
-  if flags >= DOOMED then return 'refused flags' end
+  if flags % LIFETIME >= DOOMED or flags >= 2 * LIFETIME then return 'refused flags' end
   if flags > HASH or flags == HASH and #env < 40 then check_fields(env, flags) end
   high, low = byte(env, 31, 32)
   local max = high + low > 0 and high * 256 + low or max_default
@@ -29,10 +30,11 @@ local function put(id, text, env)
   end
 
   local expires, group
+  local after = lifetime_of(env, flags) or expire_after
   -- An expiry past the last time never comes.
-  if expire_after > 0 and bit.band(flags, EXPIRES) == 0 and due + expire_after <= LAST_MS then
+  if after > 0 and bit.band(flags, EXPIRES) == 0 and due + after <= LAST_MS then
     local before = bit.band(flags, HASH) > 0 and 40 or 32
-    env = sub(env, 1, before) .. struct.pack('>I8', due + expire_after) .. sub(env, before + 1)
+    env = sub(env, 1, before) .. struct.pack('>I8', due + after) .. sub(env, before + 1)
     flags = flags + EXPIRES + RELATIVE
   end
   if bit.band(flags, INDEXED) > 0 then

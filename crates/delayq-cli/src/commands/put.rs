@@ -60,6 +60,9 @@ pub struct Put {
     /// When it expires: after this time it is not delivered
     #[arg(long, value_name = "TIME", conflicts_with = "from", allow_hyphen_values = true)]
     expires: Option<When>,
+    /// How long after its due time it expires; a reschedule moves the expiry too
+    #[arg(long, value_name = "LIFETIME", conflicts_with_all = ["from", "expires"])]
+    expire_after: Option<HumanDuration>,
     /// Attempts before it becomes a dead letter. Default: the topic's
     #[arg(long, value_name = "COUNT", conflicts_with = "from", value_parser = value_parser!(u16).range(1..))]
     max_attempts: Option<u16>,
@@ -197,6 +200,9 @@ impl Put {
                 Due::At(at) => at,
                 Due::After(delay) => context.now().await? + delay,
             });
+        }
+        if let Some(lifetime) = self.expire_after {
+            message = message.expire_after(*lifetime);
         }
         message.replace = self.replace;
         if let Some(longest) = self.debounce {

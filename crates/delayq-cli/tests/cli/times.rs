@@ -31,6 +31,27 @@ async fn a_local_date_and_time_is_not_stored_for_today() {
 }
 
 #[tokio::test]
+async fn an_expiry_counted_from_the_due_time_moves_with_it_and_is_taken_along_by_a_backup() {
+    let redis = deployment().await;
+    done(&redis, &["put", "t", "{}", "--id", "a", "--in", "1h", "--expire-after", "10m"]).await;
+    done(&redis, &["reschedule", "t", "a", "--in", "3h"]).await;
+    let lifetime = async |redis: &_| {
+        let stored: Value = serde_json::from_str(&done(redis, &["get", "t", "a", "--json"]).await).unwrap();
+        stored["expires_ms"].as_u64().unwrap() - stored["due_ms"].as_u64().unwrap()
+    };
+    assert_eq!(lifetime(&redis).await, 600_000);
+    let lines = done(&redis, &["backup", "-"]).await;
+    let restored = deployment().await;
+    let finished = delayq(&restored).args(["restore", "-"]).run(lines.as_bytes(), SHORT).await;
+    assert_eq!(finished.code, Some(0), "{finished:?}");
+    done(&restored, &["reschedule", "t", "a", "--in", "5h"]).await;
+    assert_eq!(lifetime(&restored).await, 600_000);
+    let both = ["put", "t", "{}", "--expires", "2047-06-01T10:00:00Z", "--expire-after", "10m"];
+    let refused = delayq(&redis).args(both).run(b"", SHORT).await;
+    assert!(refused.code == Some(64) && refused.stderr.contains("--expire-after"), "{refused:?}");
+}
+
+#[tokio::test]
 async fn an_id_has_one_time_in_a_window_and_one_jitter_by_every_way_in() {
     let redis = deployment().await;
     let (midnight, window) = ("2047-06-01T00:00:00Z", "09:00-10:00 Europe/Berlin");

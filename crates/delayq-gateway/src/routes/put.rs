@@ -6,7 +6,7 @@ use crate::problem::{Kind, Problem};
 use crate::table::MESSAGE_HEADER;
 use axum::http::{HeaderValue, StatusCode, header};
 use delayq::{Due, Group, Message, MessageId, Put, PutOutcome, Topic, UnixMillis};
-use delayq_service::config::backoff;
+use delayq_service::config::{HumanDuration, backoff};
 use delayq_service::json::put as json_of;
 use delayq_service::put_line;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -16,10 +16,11 @@ use serde_json::value::RawValue;
 const KEY: &str = "idempotency-key";
 const TRIED: &str = "delayq-tried";
 /// Headers that describe a message whose payload is the body.
-const DESCRIBING: [&str; 7] = [
+const DESCRIBING: [&str; 8] = [
     "delayq-due",
     "delayq-group",
     "delayq-expires",
+    "delayq-expire-after",
     "delayq-max-attempts",
     "delayq-backoff",
     "delayq-replace",
@@ -143,6 +144,11 @@ fn describe(ask: &Ask, topic: Topic, past_ok: bool) -> Result<Message, Problem> 
     }
     if let Some(text) = ask.header("delayq-expires")? {
         message = message.expires(moment("delayq-expires", text, past_ok)?);
+    }
+    if let Some(text) = ask.header("delayq-expire-after")? {
+        let lifetime = text.parse::<HumanDuration>();
+        message =
+            message.expire_after(*lifetime.map_err(|why| Problem::invalid("delayq-expire-after", why))?);
     }
     if let Some(text) = ask.header("delayq-group")? {
         message = message.group(text).map_err(|why| Problem::invalid("delayq-group", why))?;

@@ -67,6 +67,11 @@ async fn any_other_body_is_the_payload_and_headers_describe_the_message() {
     assert_eq!(envelope.due, UnixMillis::new(4_070_908_800_000));
     let headers = [("content-type", "image/png"), ("trace", "4b")].map(|(n, v)| (n.to_owned(), v.to_owned()));
     assert_eq!(envelope.headers, headers);
+    let lasting = stage.gateway.request(Method::PUT, "/v1/topics/t/messages/lasts");
+    let lasting = lasting.header("delayq-due", "+1h").header("delayq-expire-after", "10m");
+    Answer::of(lasting.body("x")).await.with(201);
+    let lasting = stage.gateway.get("/v1/topics/t/messages/lasts").await.with(200);
+    assert_eq!(lasting["expires_ms"].as_u64(), lasting["due_ms"].as_u64().map(|due| due + 600_000));
     let later = stage.gateway.request(Method::PUT, "/v1/topics/a%2Fb/messages/x%2Fy?group=g");
     let later = later.header("content-type", "image/png").header("delayq-due", "2098-01-01T00:00:00Z");
     let again = later.header("delayq-replace", "true").header("delayq-again", "later keep");
@@ -92,6 +97,9 @@ async fn what_nobody_reads_is_refused_by_name() {
         ("", Some(("idempotency-key", "x")), "{}", 400, "idempotency-key"),
         ("", Some(("delayq-due", "+1h")), "{}", 422, "delayq-due"),
         ("", Some(("delayq-again", "later")), "{}", 422, "delayq-again"),
+        ("", Some(("delayq-expire-after", "1m")), "{}", 422, "delayq-expire-after"),
+        ("", None, r#"{"expire_after":"10"}"#, 422, "expire_after"),
+        ("", None, r#"{"expires":4102444800000,"expire_after":"1m"}"#, 422, "expire_after"),
         ("", Some(("delayq-deadline", "61s")), "{}", 422, "delayq-deadline"),
         ("", None, r#"{"dew":"+1h"}"#, 422, "dew"),
         ("", None, r#"{"id":"b"}"#, 422, "id"),

@@ -74,6 +74,7 @@ fn envelope(said: &Value) -> Envelope {
         max_attempts: number("max_attempts").try_into().unwrap(),
         doomed: said["doomed"].as_bool().unwrap(),
         relative: false,
+        lifetime: said["lifetime_ms"].as_u64().map(Duration::from_millis),
         hash: said["hash"].is_string().then(|| bytes(&said["hash"]).try_into().unwrap()),
         expires: said["expires_ms"].as_u64().map(UnixMillis::new),
         backoff: backoff(&said["backoff"]),

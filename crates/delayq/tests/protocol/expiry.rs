@@ -80,6 +80,38 @@ async fn a_group_that_is_shifted_takes_the_expiries_along_that_go_by_the_topic()
     assert_eq!(expiry(&mut shard, "stays").await, Some(UnixMillis::new(NOW + 5000)));
 }
 
+#[tokio::test]
+async fn a_lifetime_of_its_own_is_counted_from_the_due_time_whatever_the_topic_says() {
+    let server = RedisServer::start().await;
+    let mut shard = shard(&server).await;
+    let item = Item { lifetime: Some(70), ..Item::new(b"lasts", NOW + 100).in_group("g") };
+    let put = Action::Put { topic: "t".into(), items: vec![item] };
+    shard.call(Verb::Put, &put.args()).await.unwrap();
+    assert_eq!(expiry(&mut shard, "lasts").await, Some(UnixMillis::new(NOW + 170)));
+    for after in ["0", "5"] {
+        shard.call(Verb::Configure, &["t", "expire_after_ms", after]).await.unwrap();
+        for due in [NOW + 100_000, NOW + 50] {
+            reschedule(&mut shard, "lasts", due).await;
+            assert_eq!(expiry(&mut shard, "lasts").await, Some(UnixMillis::new(due + 70)));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lifetime_that_no_message_may_have_is_refused() {
+    let server = RedisServer::start().await;
+    let mut shard = shard(&server).await;
+    for (lifetime, expires) in [(0, None), (1 << 53, None), (u64::MAX, None), (5, Some(NOW + 5000))] {
+        let item = Item { lifetime: Some(lifetime), expires, ..Item::new(b"lasts", NOW + 100) };
+        let put = Action::Put { topic: "t".into(), items: vec![item] };
+        let answer = shard.call(Verb::Put, &put.args()).await.unwrap();
+        assert!(
+            answer[1].starts_with(b"refused ") && answer[1].ends_with(b"lifetime"),
+            "{lifetime}: {answer:?}"
+        );
+    }
+}
+
 async fn bury_both(shard: &mut BareShard) {
     shard.clock_us = Some((NOW + 200) * 1000);
     shard.call(Verb::Pump, &["0", "500"]).await.unwrap();

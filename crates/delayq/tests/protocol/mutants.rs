@@ -499,7 +499,14 @@ const MUTANTS_OF_SWEEPS: [(&str, &str, &str, &str); 5] = [
     ),
 ];
 
-const MUTANTS_OF_GROUPS: [(&str, &str, &str, &str); 23] = [
+const MUTANTS_OF_GROUPS: [(&str, &str, &str, &str); 25] = [
+    (
+        "put takes a lifetime for the topic's",
+        "lib/put/each",
+        "lifetime_of(env, flags) or expire_after",
+        "expire_after",
+    ),
+    ("a lifetime's expiry moves by the topic's", "lib/expiry", "lifetime or policy", "policy"),
     ("a full group has room", "lib/reserve/groups", "rooms[group] = limit - inside", "rooms[group] = limit"),
     (
         "a message overtakes the parked ones of its group",

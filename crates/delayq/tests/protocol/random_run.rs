@@ -39,7 +39,7 @@ pub(crate) enum Weather {
     Poisoned,
     /// Entries, bodies and alarms get lost, and sweeps mend the shard.
     Swept,
-    /// Topics limit their groups. Now and then an answer is lost, and the call is repeated.
+    /// Topics limit their groups, and messages have lifetimes. Now and then an answer is lost, and the call is repeated.
     Grouped,
 }
 

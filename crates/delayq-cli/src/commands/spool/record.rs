@@ -8,6 +8,7 @@ use base64::Engine as _;
 use delayq::spool::{AnyRecord, GroupChange, SpoolAction, SpoolRecord};
 use delayq::{Due, Fate, Message, Reschedule, UnixMillis};
 use delayq_service::Fault;
+use delayq_service::config::HumanDuration;
 use delayq_spool::SpoolReader;
 use serde_json::{Value, json};
 
@@ -139,6 +140,8 @@ pub(in crate::commands) fn fields_of_message(fields: &mut Vec<(&'static str, Str
         SpoolAction::Put(message) => {
             fields.push(("due", time(due_at(message.due, record.tried_at))));
             fields.extend(message.expires.map(|at| ("expires", time(at))));
+            let lifetime = message.expire_after.map(HumanDuration::from);
+            fields.extend(lifetime.map(|lifetime| ("expires", format!("{lifetime} after the due time"))));
             fields.extend(message.replace.then(|| ("replaces", "a message with its id".to_owned())));
             let again = Some(message.again).filter(|again| !again.is_plain());
             fields.extend(again.map(|again| ("again", again.to_string())));
@@ -165,6 +168,7 @@ pub(in crate::commands) fn json_of_message(value: &mut Value, record: &SpoolReco
 fn put(value: &mut Value, message: &Message, tried_at: UnixMillis) {
     add_time(value, "due", Some(due_at(message.due, tried_at)));
     add_time(value, "expires", message.expires);
+    value["expire_after_ms"] = message.expire_after.map(|lifetime| lifetime.as_millis() as u64).into();
     value["replace"] = message.replace.into();
     value["again"] = message.again.to_string().into();
     value["max_attempts"] = message.max_attempts.into();

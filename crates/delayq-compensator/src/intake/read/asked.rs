@@ -23,6 +23,7 @@ pub(super) struct AskedWrite {
     due: Option<String>,
     delay: Option<String>,
     expires: Option<String>,
+    expire_after: Option<String>,
     max_attempts: Option<String>,
     backoff: Option<String>,
     replace: Option<String>,
@@ -58,6 +59,7 @@ impl AskedWrite {
             "due" => &mut self.due,
             "delay" => &mut self.delay,
             "expires" => &mut self.expires,
+            "expireafter" => &mut self.expire_after,
             "maxattempts" => &mut self.max_attempts,
             "backoff" => &mut self.backoff,
             "replace" => &mut self.replace,
@@ -139,6 +141,11 @@ impl AskedWrite {
             message.due = due;
         }
         message.expires = self.expires.as_deref().map(|text| moment("expires", text)).transpose()?;
+        if let Some(text) = &self.expire_after {
+            let lifetime = text.parse::<HumanDuration>();
+            let wrong = |why| format!("delayq-expire-after is {text:?}: {why}");
+            message.expire_after = Some(*lifetime.map_err(wrong)?);
+        }
         if let Some(most) = &self.max_attempts {
             message.max_attempts = most
                 .parse()
@@ -183,7 +190,7 @@ impl AskedWrite {
     }
 
     fn no_options(&self, verb: &str) -> Result<(), String> {
-        self.none_of(&["expires", "max-attempts", "backoff", "replace", "again"], verb)
+        self.none_of(&["expires", "expire-after", "max-attempts", "backoff", "replace", "again"], verb)
     }
 
     /// Refuses headers that mean nothing with a verb.
@@ -194,6 +201,7 @@ impl AskedWrite {
             "expected" => self.expected.is_some(),
             "by" => self.by.is_some(),
             "expires" => self.expires.is_some(),
+            "expire-after" => self.expire_after.is_some(),
             "max-attempts" => self.max_attempts.is_some(),
             "backoff" => self.backoff.is_some(),
             "again" => self.again.is_some(),

@@ -219,6 +219,7 @@ fn what_cannot_be_read_is_refused_with_what_is_wrong() {
         (vec![("delayq-due", "2026-12-24T18:00:00")], "an offset or a time zone is missing"),
         (vec![("delayq-due", "2026-10-25T02:30:00[Europe/Berlin]")], "occurs twice"),
         (vec![("delayq-expires", "2026-12-24T18:00:00+05:00[Europe/Berlin]")], "contradicts the zone"),
+        (vec![("delayq-expire-after", "10")], "delayq-expire-after is \"10\": "),
         (vec![("delayq-due", "1766000060000"), ("delayq-delay", "5s")], "both"),
         (vec![("delayq-verb", "delete")], "expected put, cancel or reschedule"),
         (vec![("delayq-verb", "cancel"), ("delayq-delay", "5s")], "a cancel takes no delayq-delay"),

@@ -128,6 +128,7 @@ const CALLS: &[(&str, &[(&str, &str)])] = &[
             ("header name", "header name"),
             ("header value", "text"),
             ("expires", "time"),
+            ("expire_after", "longest wait"),
             ("max_attempts", "attempts"),
             ("backoff", "backoff"),
             ("replace", "flag"),

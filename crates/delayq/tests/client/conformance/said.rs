@@ -35,6 +35,9 @@ impl Run<'_> {
         if let Some(expires) = said["expires_ms"].as_u64() {
             message = message.expires(UnixMillis::new(expires));
         }
+        if let Some(lifetime) = said["expire_after_ms"].as_u64() {
+            message = message.expire_after(Duration::from_millis(lifetime));
+        }
         if let Some(attempts) = said["max_attempts"].as_u64() {
             message = message.max_attempts(attempts.try_into().unwrap());
         }

@@ -174,7 +174,7 @@ async fn of_the_puts_of_one_id_during_a_growth_one_is_stored() {
             tokio::spawn(async move {
                 let mut stored = BTreeSet::new();
                 for message in messages {
-                    let id = message.message_id().unwrap().clone();
+                    let id = message.id.as_ref().unwrap().clone();
                     match producer.put(message).await.unwrap().outcome {
                         PutOutcome::Stored(_) => assert!(stored.insert(id)),
                         PutOutcome::Exists(State::Delayed, _) => {}

@@ -20,7 +20,7 @@ async fn a_client_from_before_a_growth_is_refused_once_and_follows() {
     let layout = Admin::new(party.client.clone()).layout().await.unwrap();
     for n in 0..200 {
         let message = grown.message(n);
-        let home = layout.placement_of(message.message_id().unwrap(), grown.target(n).group.as_ref()).home;
+        let home = layout.placement_of(message.id.as_ref().unwrap(), grown.target(n).group.as_ref()).home;
         let found = grown.admin().topic(&grown.topic).get(&grown.target(n)).await.unwrap().unwrap();
         if n < 100 {
             assert!(found.shard.get() < 4, "{n}");

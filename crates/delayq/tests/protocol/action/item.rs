@@ -3,6 +3,7 @@
 use super::is_generated;
 use delayq::protocol::{Again, Envelope};
 use delayq::{Backoff, Group, State, UnixMillis};
+use std::time::Duration;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
@@ -14,6 +15,8 @@ pub(crate) struct Item {
     pub(crate) again: Again,
     pub(crate) tried: Option<u64>,
     pub(crate) expires: Option<u64>,
+    /// From the due time to the expiry, in ms.
+    pub(crate) lifetime: Option<u64>,
     pub(crate) group: Option<String>,
     pub(crate) backoff: Option<Backoff>,
     pub(crate) max: u16,
@@ -38,6 +41,7 @@ impl Item {
             again: Again::default(),
             tried: None,
             expires: None,
+            lifetime: None,
             group: None,
             backoff: None,
             max: 0,
@@ -66,6 +70,7 @@ impl Item {
             max_attempts: self.max,
             doomed: false,
             relative: false,
+            lifetime: self.lifetime.map(Duration::from_millis),
             hash: (!is_generated(&self.id)).then_some([self.content; 8]),
             expires: self.expires.map(UnixMillis::new),
             backoff: self.backoff.clone(),

@@ -112,7 +112,8 @@ impl Model {
     pub(super) fn expiry_at(&self, name: &Name, due: u64) -> Option<u64> {
         let msg = &self.messages[name];
         let expires = msg.expires()?;
-        let after = match self.policy(name.0, "expire_after_ms") {
+        let lifetime = msg.stored.lifetime.map(|lifetime| lifetime.as_millis() as u64);
+        let after = match lifetime.unwrap_or_else(|| self.policy(name.0, "expire_after_ms")) {
             0 => UnixMillis::MAX.get(),
             after => after,
         };

@@ -37,7 +37,8 @@ impl Model {
                 stored = kept(old, stored.first);
             }
         }
-        let after = self.policy(no, "expire_after_ms");
+        let lifetime = stored.lifetime.map(|lifetime| lifetime.as_millis() as u64);
+        let after = lifetime.unwrap_or_else(|| self.policy(no, "expire_after_ms"));
         stored.relative = after > 0 && stored.expires.is_none() && due + after < 1 << 53;
         if stored.relative {
             stored.expires = Some(ms(due + after));

@@ -231,6 +231,7 @@ impl Run {
     fn item(&mut self) -> Item {
         let now = self.model.now();
         let mut item = Item { due: self.due_text(), ..self.named() };
+        let is_grouped = self.weather == Weather::Grouped;
         let rng = &mut self.rng;
         item.replace = rng.u8(..5) == 0;
         if rng.u8(..2) == 0 {
@@ -238,7 +239,10 @@ impl Run {
         }
         item.tried = (rng.u8(..6) == 0).then(|| now - rng.u64(..2 * HOUR_MS));
         let longest = [10_000, 2 * HOUR_MS][rng.usize(..2)];
-        item.expires = (rng.u8(..4) == 0).then(|| now + rng.u64(..longest));
+        match (rng.u8(..4) == 0).then(|| rng.u64(..longest)) {
+            Some(lifetime) if is_grouped && lifetime % 2 == 1 => item.lifetime = Some(lifetime),
+            span => item.expires = span.map(|span| now + span),
+        }
         item.backoff = (rng.u8(..3) == 0).then(|| backoff(rng));
         item.max = if rng.u8(..3) == 0 { rng.u16(1..3) } else { 0 };
         item.content = rng.u8(..3);
