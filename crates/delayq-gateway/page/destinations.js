@@ -13,7 +13,7 @@ export const load = () => get('/v1/processes');
 export const show = (_place, { processes, destinations, sources, missing }) => html`
   <h1>${t('destinations')}</h1>
   ${missing.map(unseen)}
-  ${processes.filter(({ state }) => state === 'silent').map(({ process, why }) => unseen(`${process}: ${why}`))}
+  ${processes.filter(({ state }) => state === 'silent').map(({ process, why }) => unseen(why.startsWith(process) ? why : `${process}: ${why}`))}
   <p class="faint">${t('about_destinations')}</p>
   ${destinations.length > 0 ? ends(destinations) : html`<p>${t('no_destinations')}</p>`}
   <h2>${t('sources')}</h2>

@@ -36,7 +36,7 @@ function rates(topics, at_ms, before) {
   return new Map(topics.map(of));
 }
 
-export function show(_place, { state, minutes, topics, more, rates }) {
+export function show({ sort }, { state, minutes, topics, more, rates }) {
   const sum = (state) => topics.reduce((all, topic) => all + topic[state], 0);
   return html`
     <h1>${t('overview')}</h1>
@@ -44,21 +44,30 @@ export function show(_place, { state, minutes, topics, more, rates }) {
     ${wrong(state)}
     ${strip(minutes)}
     <h2>${t('topics')}</h2>
-    ${topics.length === 0 ? html`<p>${t('no_topics')}</p>` : table(t('topics'), columns(rates), topics)}
+    ${topics.length === 0 ? html`<p>${t('no_topics')}</p>` : table(t('topics'), columns(rates), sorted(topics, sort))}
     ${more ? html`<p>${t('more_topics', { n: MAX_TOPICS })}</p>` : nothing}`;
 }
 
 const card = (state, n) => html`
   <div class="card ${state === 'dead' && n > 0 ? 'bad' : ''}">
     <dt>${t(`state_${state}`)}</dt>
-    <dd><b>${count(n)}</b> <span class="faint">${t(`about_${state}`)}</span></dd>
+    <dd><a href=${to({ sort: state })}><b>${count(n)}</b></a> <span class="faint">${t(`about_${state}`)}</span></dd>
   </div>`;
+
+/** The place that has the oldest unhandled messages first; others have the most of a state first. */
+const OLDEST = 'oldest';
+
+function sorted(topics, by) {
+  if (!STATES.includes(by) && by !== OLDEST) return topics;
+  const rank = by === OLDEST ? ({ oldest_unhandled_ms }) => -(oldest_unhandled_ms ?? Infinity) : (topic) => topic[by];
+  return [...topics].sort((one, other) => rank(other) - rank(one));
+}
 
 const columns = (rates) => [
   ['topic', (numbers) => html`<a href=${to({ topic: numbers.topic })}>${numbers.topic}</a> ${paused(numbers)}`],
-  ...STATES.map((state) => [`state_${state}`, (numbers) => number(numbers, state), 'number']),
+  ...STATES.map((state) => [`state_${state}`, (numbers) => number(numbers, state), 'number', { sort: state }]),
   ['next_due', next_due],
-  ['oldest_unhandled', unhandled],
+  ['oldest_unhandled', unhandled, '', { sort: OLDEST }],
   ['rates', ({ topic }) => (rates.get(topic) ?? []).map(rate).join(' / ') || '…', 'number'],
 ];
 

@@ -1,16 +1,19 @@
 // What screens have in common: tables, facts, fields, and the way to another page.
 
-import { to } from './url.js';
+import { here, to } from './url.js';
 import { html, nothing } from './vendor/lit-html.js';
 import { t } from './words.js';
 
 /**
- * A table, whose rows become cards in a narrow window. A column is the key of its heading, what answers the cell of a row, and a
- * class; a missing column is left out. The cell at `head` names the row.
+ * A table, whose rows become cards in a narrow window. A column is the key of its heading, what answers the cell of a row, a class,
+ * and the place that is sorted by it; a missing column is left out. The cell at `head` names the row.
  */
 export function table(caption, columns, rows, head = 0) {
   const shown = columns.filter(Boolean);
-  const heading = ([key, , kind = '']) => html`<th scope="col" class=${kind}>${kind === 'box' ? html`<span class="hidden">${t(key)}</span>` : t(key)}</th>`;
+  const heading = ([key, , kind = '', sorts]) => html`
+    <th scope="col" class=${kind} aria-sort=${sorts && to(sorts) === to(here()) ? 'descending' : nothing}>
+      ${kind === 'box' ? html`<span class="hidden">${t(key)}</span>` : sorts ? html`<a href=${to(sorts)}>${t(key)}</a>` : t(key)}
+    </th>`;
   const cell = (row) => ([key, of, kind = ''], at) => at === head ? html`<th scope="row" class=${kind}>${of(row)}</th>` : html`<td data-label=${t(key)} class=${kind}>${of(row)}</td>`;
   return html`
     <table class="cards-when-narrow">

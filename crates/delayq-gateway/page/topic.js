@@ -40,6 +40,7 @@ export async function load(place, before) {
 export function show(place, { state, numbers, list, ahead }, page) {
   const narrow = (range) => go({ ...place, ...range, after: null });
   return html`
+    <p><a href=${to({})}>${t('topics')}</a></p>
     <h1>${place.topic}</h1>
     <p>${paused(numbers)} ${numbers.paused > 0 ? t('paused_long') : nothing}
       ${numbers.rate === null ? nothing : html`<span class="badge">${t('limited_to', { rate: rate(numbers.rate) })}</span>`}</p>

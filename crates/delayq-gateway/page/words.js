@@ -28,13 +28,22 @@ export function t(key, values = {}) {
 /** True if there is a text of this key. */
 export const has_text = (key) => key in TEXTS;
 
-export const count = (n) => new Intl.NumberFormat(locale()).format(n ?? 0);
+/** Formats are dear to make, and a screen needs thousands. */
+const formats = new Map();
+
+function format(Kind, language, options) {
+  const key = language + JSON.stringify(options);
+  if (!formats.has(key)) formats.set(key, new Kind(language, options));
+  return formats.get(key);
+}
+
+export const count = (n) => format(Intl.NumberFormat, locale()).format(n ?? 0);
 
 /** A count, or the least that it is. */
 export const so_many = (n, is_exact) => (is_exact ? count(n) : t('at_least', { n: count(n) }));
 
 /** A rate a second, with as many digits as it deserves. */
-export const rate = (n) => new Intl.NumberFormat(locale(), { maximumFractionDigits: n < 10 ? 1 : 0 }).format(n);
+export const rate = (n) => format(Intl.NumberFormat, locale(), { maximumFractionDigits: n < 10 ? 1 : 0 }).format(n);
 
 /** A duration in its largest unit, or in its two largest. */
 export function span(ms) {
@@ -58,12 +67,12 @@ export function distance(ms) {
 /** A time by the reader's clock, to the second. */
 export function exact(ms) {
   const form = { year: 'numeric', month: '2-digit', day: '2-digit', hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' };
-  return new Intl.DateTimeFormat('sv-SE', form).format(ms);
+  return format(Intl.DateTimeFormat, 'sv-SE', form).format(ms);
 }
 
 /** The zone of the times that are shown. */
 export function zone() {
-  const parts = new Intl.DateTimeFormat('en-GB', { timeZoneName: 'longOffset' }).formatToParts(now());
+  const parts = format(Intl.DateTimeFormat, 'en-GB', { timeZoneName: 'longOffset' }).formatToParts(now());
   const offset = parts.find((part) => part.type === 'timeZoneName')?.value.replace('GMT', 'UTC') ?? '';
   return `${Intl.DateTimeFormat().resolvedOptions().timeZone} (${offset})`;
 }

@@ -123,7 +123,7 @@ async fn what_is_moved_or_put_after_the_beginning_is_counted_as_changed_and_not_
 async fn an_aborted_operation_stops_and_two_are_as_many_as_run_at_a_time() {
     let stage = Stage::private("").await;
     for topic in ["a", "b", "c"] {
-        put(&stage, topic, 6000, FAR).await;
+        put(&stage, topic, 15_000, FAR).await;
     }
     let (first, second) =
         (begin(&stage.gateway, &cancel("a")).await, begin(&stage.gateway, &cancel("b")).await);
@@ -133,10 +133,10 @@ async fn an_aborted_operation_stops_and_two_are_as_many_as_run_at_a_time() {
     let aborted = ended(&stage.gateway, &first).await;
     assert_eq!(aborted["state"], "aborted", "{aborted}");
     let [delayed, .., cancelled] = counts(&stage.gateway, "a").await;
-    assert_eq!((json!(cancelled), delayed + cancelled), (aborted["done"].clone(), 6000));
+    assert_eq!((json!(cancelled), delayed + cancelled), (aborted["done"].clone(), 15_000));
     assert!(delayed > 0, "aborted before its end");
     assert_eq!(stage.gateway.delete(&format!("/v1/operations/{first}")).await.with(200)["state"], "aborted");
-    assert_eq!(ended(&stage.gateway, &second).await["done"], 6000);
+    assert_eq!(ended(&stage.gateway, &second).await["done"], 15_000);
     let unknown = stage.gateway.delete("/v1/operations/0123456789abcdef").await.with(404);
     assert_eq!(unknown["code"], "DQ-G127");
 }

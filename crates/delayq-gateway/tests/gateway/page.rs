@@ -3,4 +3,5 @@
 mod browser;
 mod files;
 mod horizon;
+mod scene;
 mod sessions;

@@ -2,15 +2,16 @@
 //
 // GATEWAY, OTHER: two gateways of one deployment. PEOPLE: a third one, whose readers log in at an identity provider. TOKENS: their file, which has `secret` (may change), `seen` (may read) and
 // `tenant` (may change what is the tenant's).
-// TOOLS: the folder with node_modules. SHOTS: a folder for screenshots, or unset. Lines `redis freeze` and `redis thaw` on
-// standard output ask the test to do so; a line on standard input answers.
+// TOOLS: the folder with node_modules. SHOTS: a folder for screenshots, or unset. ONLY: parts of the names of journeys, with | between
+// them, or unset for all. Lines on standard output ask the test to do what
+// only it can (`scene.rs`); a line on standard input answers.
 
 import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
 
-const { GATEWAY, OTHER, PEOPLE, TOKENS, TOOLS, CHROMIUM, SHOTS } = process.env;
+const { GATEWAY, OTHER, PEOPLE, TOKENS, TOOLS, CHROMIUM, SHOTS, ONLY } = process.env;
 const tools = createRequire(`${TOOLS}/package.json`);
 const { chromium } = tools('playwright-core');
 const axe = readFileSync(tools.resolve('axe-core/axe.min.js'), 'utf8');
@@ -111,6 +112,10 @@ async function log_in(page, token = 'secret', place = '/') {
   await page.getByRole('button', { name: /^(Log out|退出登录)$/ }).waitFor();
 }
 
+async function wait_for(what, holds, patience_ms = PATIENCE_MS) {
+  for (const end = Date.now() + patience_ms; !(await holds()); await new Promise((done) => setTimeout(done, 200))) assert.ok(Date.now() < end, what);
+}
+
 const sees = (page, text) => page.getByText(text).first().waitFor();
 
 /** Fails on a violation that axe finds, and on a page that is wider than its window. */
@@ -153,6 +158,11 @@ const journeys = {
   async 'from the overview to a message by clicks, and back'() {
     const page = await reader();
     await log_in(page);
+    await page.getByRole('columnheader', { name: 'Dead' }).getByRole('link').click();
+    await page.waitForFunction(() => document.querySelector('tbody th').textContent.includes('payments'));
+    await page.getByRole('columnheader', { name: 'Delayed' }).getByRole('link').click();
+    await page.waitForFunction(() => document.querySelector('tbody th').textContent.includes('letters'));
+    assert.match(page.url(), /sort=delayed/);
     await page.getByRole('link', { name: 'orders' }).first().click();
     await page.getByRole('link', { name: 'order-4711' }).first().click();
     await sees(page, 'It waits for its due time');
@@ -267,6 +277,31 @@ const journeys = {
     await page.waitForFunction(() => !document.body.textContent.includes('KeyError'));
   },
 
+  async 'ten thousand dead letters are read page by page, and no page stops the browser for a second'() {
+    const page = await reader();
+    await put_many('dying', 10_000);
+    const { id } = await api('POST', '/v1/operations', { action: 'bury', filter: { topics: ['dying'] }, reason: 'KeyError: customer 17' });
+    await wait_for('the burials', async () => (await api('GET', `/v1/operations/${id}`)).ended_ms, 3 * PATIENCE_MS);
+    await page.addInitScript(() => {
+      window.longest = 0;
+      new PerformanceObserver((tasks) => (window.longest = Math.max(window.longest, ...tasks.getEntries().map(({ duration }) => duration)))).observe({ type: 'longtask' });
+    });
+    await log_in(page, 'secret', '/?topic=dying&state=dead');
+    await page.getByRole('link', { name: 'Next page' }).waitFor();
+    const seen = new Set();
+    for (;;) {
+      const ids = await page.locator('tbody .id').allTextContents();
+      for (const one of ids) seen.add(one);
+      if (!(await page.getByRole('link', { name: 'Next page' }).count())) break;
+      await page.getByRole('link', { name: 'Next page' }).click();
+      await page.waitForFunction((last) => document.querySelector('tbody .id')?.textContent !== last, ids[0]);
+    }
+    const longest = await page.evaluate(() => window.longest);
+    console.log(`the longest task of 20 pages with 500 rows: ${Math.round(longest)} ms`);
+    assert.equal(seen.size, 10_000);
+    assert.ok(longest < 1_000, `${longest} ms`);
+  },
+
   async 'an id is found in every topic, and a group has its list'() {
     const page = await reader();
     await log_in(page, 'secret', '/?view=find');
@@ -321,7 +356,7 @@ const journeys = {
     await sound(page, 'a choice of all');
     await page.getByRole('button', { name: 'Make all due now' }).click();
     const dialog = page.getByRole('dialog');
-    await dialog.getByText('delayed messages, of bulk').waitFor();
+    await dialog.getByText('delayed messages, topic bulk').waitFor();
     await sound(page, 'the dialog of all');
     await dialog.getByLabel('Why').fill('the shop opens earlier');
     await dialog.getByLabel('Type 1500').fill('15');
@@ -334,7 +369,7 @@ const journeys = {
     await sees(page, '1,500 of 1,500 done');
     await sees(page, 'the shop opens earlier');
     await page.getByRole('link', { name: 'All operations' }).click();
-    await page.getByRole('link', { name: 'Make due now: delayed messages, of bulk' }).waitFor();
+    await page.getByRole('link', { name: 'Make due now: delayed messages, topic bulk' }).waitFor();
     await page.getByRole('link', { name: 'Actions' }).click();
     await page.getByRole('row', { name: /shop .*began an operation/ }).first().waitFor();
   },
@@ -399,7 +434,7 @@ const journeys = {
     await page.getByRole('link', { name: /^walked-\d+$/ }).first().waitFor();
     await page.getByRole('button', { name: 'Choose all that match' }).click();
     await page.getByRole('button', { name: 'Cancel all that match' }).click();
-    await page.getByRole('dialog').getByText('delayed messages, of walked, with the header customer: 3').waitFor();
+    await page.getByRole('dialog').getByText('delayed messages, topic walked, with the header customer: 3').waitFor();
     await page.getByRole('button', { name: 'Leave as it is' }).click();
     await page.getByLabel('Topic').fill('payments');
     await page.getByLabel('State').selectOption('dead');
@@ -409,15 +444,45 @@ const journeys = {
     await sees(page, 'Found here: 4.');
   },
 
-  async 'the fleet shows who owns which shard, and a process that is silent'() {
+  async 'the fleet shows who owns which shard, a drain, and a process that is silent'() {
     const page = await reader();
     await log_in(page, 'secret', '/?view=fleet');
+    const row = (name) => page.getByRole('row', { name }).waitFor();
     assert.equal(await page.locator('.grid .tile').count(), 4);
-    await page.getByRole('row', { name: /0–3/ }).waitFor();
-    await page.getByRole('row', { name: /127\.0\.0\.1:9 silent/ }).waitFor();
-    await page.getByRole('link', { name: 'Destinations' }).click();
-    await sees(page, 'No forwarder is known');
+    await row(/ one 2 /);
+    await row(/ two 2 /);
+    await sees(page, 'Timers that are registered in etcd: 2.');
+    await row(/timer-one ready 2 /);
+    await row(/127\.0\.0\.1:9 silent/);
+    await asked('timers drain two');
+    await sees(page, 'Kept without shards: two.');
+    await row(/ one 4 0–3 /);
+    await row(/timer-two drained/);
+    await sound(page, 'a fleet with a drain');
+    await asked('timers undrain two');
+    await row(/ two 2 /);
+    assert.equal(await page.getByText('Kept without shards').count(), 0);
+  },
+
+  async 'a destination that fails or rejects rests, says why, and works again'() {
+    const page = await reader();
+    await asked('webhook hooks.failing 503');
+    await asked('webhook hooks.rejecting 400');
+    for (let i = 0; i < 6; i += 1) for (const topic of ['hooks.failing', 'hooks.rejecting']) await put(topic, `hook-${i}`, { due: 'now', payload: 'x' });
+    await log_in(page, 'secret', '/?view=destinations');
+    const row = (name) => page.getByRole('row', { name }).waitFor();
+    await row(/hooks\.rejecting shop rests It rejected one message after the other/);
+    await row(/hooks\.failing shop rests It failed repeatedly/);
     await sees(page, '127.0.0.1:9 does not answer');
+    await row(/spool 0 0 0/);
+    await sound(page, 'destinations that rest');
+    await shot(page, 'page-destinations-rest');
+    await asked('webhook hooks.failing 200');
+    await asked('webhook hooks.rejecting 200');
+    await row(/hooks\.failing shop works Messages are delivered/);
+    await row(/hooks\.rejecting shop works/);
+    await page.goto(`${GATEWAY}/?topic=hooks.rejecting&state=dead`);
+    await page.getByRole('row', { name: /400/ }).first().waitFor();
   },
 
   async 'a tenant sees and changes what is its own, and nothing of the whole deployment'() {
@@ -544,12 +609,36 @@ const journeys = {
     await page.locator('main:not(.stale)').waitFor();
   },
 
+  async 'a change without Redis waits in the spool with its age, and is carried out'() {
+    const page = await reader();
+    await put('orders', 'spooled', { due: '+50h', payload: 'x' });
+    await log_in(page, 'secret', '/?topic=orders&id=spooled');
+    await asked('redis freeze');
+    await api('POST', '/v1/topics/orders/messages/spooled/reschedule', { due: '+1h' });
+    await wait_for('the record in the spool', async () => {
+      const { sources } = await api('GET', '/v1/processes');
+      return sources.some(({ source, waiting, oldest_age_ms }) => source === 'spool' && waiting === 1 && oldest_age_ms > 0);
+    });
+    await asked('redis thaw');
+    await page.getByText(/It waits for its due time, in (1 h|59 min)/).waitFor({ timeout: 2 * PATIENCE_MS });
+    await page.getByRole('link', { name: 'Destinations' }).click();
+    await page.getByRole('row', { name: /^spool 0 0 0 –/ }).waitFor();
+  },
+
   async 'another gateway of the deployment shows the same'() {
     const page = await reader();
     await page.goto(`${OTHER}/?topic=orders&id=order-4711&group=user-5`);
     await page.getByLabel('Token').fill('secret');
     await page.keyboard.press('Enter');
     await sees(page, 'It waits for its due time');
+  },
+
+  async 'the overview has a strip of how late messages became ready'() {
+    const page = await reader();
+    await log_in(page);
+    await page.getByRole('img', { name: /The last hour, a bar a minute/ }).waitFor({ timeout: 4 * PATIENCE_MS });
+    await sees(page, /In the last minute: half of \d+ messages within/);
+    await sound(page, 'the strip');
   },
 
   async 'every screen is sound in both themes, wide and narrow, in both languages'() {
@@ -564,6 +653,7 @@ const journeys = {
       const page = await reader(look, locale);
       await page.goto(GATEWAY);
       await sound(page, `the login, ${look.theme}, ${look.width}`);
+      await shot(page, `page-login-${look.theme}-${look.width}`);
       await log_in(page);
       for (const [name, place] of Object.entries(screens)) {
         await page.goto(GATEWAY + place);
@@ -594,7 +684,7 @@ const journeys = {
 let failed = 0;
 await seed();
 for (const [name, walk] of Object.entries(journeys)) {
-  if (process.env.ONLY && !name.includes(process.env.ONLY)) continue;
+  if (ONLY && !ONLY.split('|').some((part) => name.includes(part))) continue;
   const start = Date.now();
   try {
     await walk();

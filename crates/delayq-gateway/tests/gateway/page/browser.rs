@@ -1,13 +1,11 @@
 //! The page in Chromium alone, and in the journeys of `tests/page/journeys.mjs` (`make test-page`).
 
-use crate::people::provider::Provider;
-use crate::people::settings_at;
-use crate::stage::{Stage, topic};
+use super::scene::Scene;
+use crate::stage::{Running, Stage, topic};
 use delayq::{Message, UnixMillis};
 use delayq_gateway::token_line;
 use delayq_tests::deadline::{LONG, within};
 use delayq_tests::folder::Folder;
-use delayq_tests::ports::free_port;
 use delayq_tests::remark::skipped;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -97,39 +95,23 @@ async fn without_a_session_a_browser_is_asked_for_a_token_and_shown_nothing_else
 async fn every_journey_of_a_reader_ends_well() {
     let Some(tools) = std::env::var_os(TOOLS) else { return skipped("make test-page sets DELAYQ_TEST_PAGE") };
     let chromium = chromium().expect("make test-page installs Chromium");
-    let folder = Folder::new("page");
-    let file = folder.join("tokens");
-    let lines = token_line("shop", "secret") + &token_line("desk", "seen").replace('\n', " read\n");
-    let tenant = token_line("acme-desk", "tenant").replace('\n', " tenant=acme\n");
-    std::fs::write(&file, lines + &tenant).unwrap();
-    let settings = format!("tokens = \"{}\"\nshown.orders = [\"/order\"]\n", file.display());
-    let stage = Stage::private(&format!("{settings}{ALONE}")).await;
-    let (_timer, timer) = stage.timer_with_endpoint().await;
-    let main =
-        stage.another_with(&format!("{settings}processes = [\"{timer}\", \"127.0.0.1:9\"]\n{ALONE}")).await;
-    let (provider, host) = (Provider::start().await, format!("127.0.0.1:{}", free_port()));
-    let secrets = Folder::new("people");
-    let of_people = settings_at(&host, &secrets, &provider.issuer, "");
-    let people = stage.another_with(&format!("listen = \"{host}\"\n{of_people}{ALONE}")).await;
+    let (scene, folder) = (Scene::start().await, Folder::new("journeys"));
+    let url = |gateway: &Running| format!("http://{}", gateway.address);
     let journeys = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page/journeys.mjs");
     let mut command = Command::new("node");
     command.arg(journeys).current_dir(folder.path()).env("TOOLS", tools).env("CHROMIUM", chromium);
-    command.env("GATEWAY", format!("http://{}", main.address));
-    command.env("OTHER", format!("http://{}", stage.gateway.address));
-    command.env("PEOPLE", format!("http://{}", people.address));
-    command.env("TOKENS", &file).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    command.env("GATEWAY", url(&scene.main)).env("OTHER", url(&scene.stage.gateway));
+    command.env("PEOPLE", url(&scene.people)).env("TOKENS", &scene.tokens);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
     let mut walking = command.spawn().unwrap();
     let (mut asks, said) = (walking.stdin.take().unwrap(), walking.stdout.take().unwrap());
     let mut lines = BufReader::new(said).lines();
     let walk = async {
         while let Some(line) = lines.next_line().await.unwrap() {
             println!("{line}");
-            match line.as_str() {
-                "redis freeze" => stage.deployment.server.freeze(),
-                "redis thaw" => stage.deployment.server.thaw(),
-                _ => continue,
+            if scene.does(&line).await {
+                asks.write_all(b"done\n").await.unwrap();
             }
-            asks.write_all(b"done\n").await.unwrap();
         }
         walking.wait().await.unwrap()
     };
