@@ -5,14 +5,12 @@ use crate::encoding::Encoding;
 use crate::parcel::{About, Parcel};
 use crate::routes::Route;
 use crate::template::Template;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use delayq::UnixMillis;
 use delayq::protocol::Reservation;
+use delayq_service::events::{self, CARRIED, CloudEvent};
 use delayq_service::headers::{self, STRUCTURED_EVENT};
 use jiff::Timestamp;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::{Value, json};
 
 /// Maximum bytes of a destination's name.
 pub(crate) const MAX_BYTES: usize = 1024;
@@ -67,7 +65,12 @@ pub(crate) fn encode(
     })
 }
 
-fn attributes(parcel: &Parcel) -> Vec<(&'static str, String)> {
+/// Those of the event as which the message was put, or else those that describe the message.
+fn attributes(parcel: &Parcel) -> Vec<(String, String)> {
+    let owned = |(name, value): (&str, &str)| (name.to_ascii_lowercase(), value.to_owned());
+    if let Some(event) = CloudEvent::carried(&parcel.headers) {
+        return event.into_iter().map(owned).collect();
+    }
     let about = &parcel.about;
     let mut attributes = vec![
         ("specversion", "1.0".to_owned()),
@@ -75,18 +78,12 @@ fn attributes(parcel: &Parcel) -> Vec<(&'static str, String)> {
         ("source", source(about)),
         ("type", parcel.header("ce-type").map_or_else(|| about.topic.clone(), str::to_owned)),
     ];
-    if let Some(time) = rfc3339(about.due) {
-        attributes.push(("time", time));
-    }
-    if let Some(group) = &about.group {
-        attributes.push(("subject", group.clone()));
-    }
+    attributes.extend(rfc3339(about.due).map(|time| ("time", time)));
+    attributes.extend(about.group.clone().map(|group| ("subject", group)));
     for name in ["traceparent", "tracestate"] {
-        if let Some(value) = parcel.header(name) {
-            attributes.push((name, value.to_owned()));
-        }
+        attributes.extend(parcel.header(name).map(|value| (name, value.to_owned())));
     }
-    attributes
+    attributes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// The source of an event: source and id together identify a message.
@@ -99,7 +96,10 @@ fn source(about: &About) -> String {
 }
 
 fn binary(mut parcel: Parcel, prefix: &str) -> Parcel {
-    for (name, value) in attributes(&parcel) {
+    let (attributes, is_event) = (attributes(&parcel), CloudEvent::carried(&parcel.headers).is_some());
+    // Under two prefixes, an attribute would occur twice.
+    parcel.headers.retain(|(name, _)| !is_event || headers::rest_of(name, CARRIED).is_none());
+    for (name, value) in attributes {
         let name = format!("{prefix}{name}");
         parcel.headers.retain(|(own, _)| !own.eq_ignore_ascii_case(&name));
         parcel.headers.push((name, value));
@@ -108,22 +108,14 @@ fn binary(mut parcel: Parcel, prefix: &str) -> Parcel {
 }
 
 fn structured(mut parcel: Parcel) -> Parcel {
-    let mut event = serde_json::Map::new();
-    for (name, value) in attributes(&parcel) {
-        event.insert(name.to_owned(), Value::String(value));
-    }
+    let (attributes, is_event) = (attributes(&parcel), CloudEvent::carried(&parcel.headers).is_some());
     let content_type = parcel.header("content-type").map(str::to_owned);
-    let is_json = content_type.as_deref().is_none_or(|kind| kind.contains("json"));
-    match (std::str::from_utf8(&parcel.body), serde_json::from_slice::<Value>(&parcel.body)) {
-        (_, Ok(document)) if is_json => event.insert("data".to_owned(), document),
-        (Ok(text), _) => event.insert("data".to_owned(), json!(text)),
-        (Err(_), _) => event.insert("data_base64".to_owned(), json!(STANDARD.encode(&parcel.body))),
+    let texts = attributes.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    parcel.body = events::document(texts, content_type.as_deref(), &parcel.body, !is_event).into();
+    let stays = |name: &str| {
+        !name.eq_ignore_ascii_case("content-type") && (!is_event || headers::rest_of(name, CARRIED).is_none())
     };
-    if let Some(content_type) = content_type {
-        event.insert("datacontenttype".to_owned(), Value::String(content_type));
-    }
-    parcel.body = Value::Object(event).to_string().into();
-    parcel.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("content-type"));
+    parcel.headers.retain(|(name, _)| stays(name));
     parcel.headers.push(("content-type".to_owned(), STRUCTURED_EVENT.to_owned()));
     parcel
 }

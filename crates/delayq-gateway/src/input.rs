@@ -23,11 +23,13 @@ use axum::extract::{FromRequest, RawPathParams, Request};
 use axum::http::{HeaderMap, header};
 use delayq::admin::Tag;
 use delayq::{Group, Members, MessageId, Target, Topic};
+use delayq_service::headers::STRUCTURED_EVENT;
 use delayq_service::when::When;
 use std::fmt::Display;
 use std::str::FromStr;
 
 const JSON: &str = "application/json";
+pub(crate) const EVENTS: &str = "application/cloudevents-batch+json";
 const NDJSON: [&str; 3] = ["application/x-ndjson", "application/ndjson", "application/jsonl"];
 
 /// The form of a request that routes read.
@@ -107,6 +109,8 @@ impl Ask {
         match kind {
             kind if kind.eq_ignore_ascii_case(JSON) => Form::Json,
             kind if NDJSON.iter().any(|ndjson| kind.eq_ignore_ascii_case(ndjson)) => Form::Ndjson,
+            kind if kind.eq_ignore_ascii_case(STRUCTURED_EVENT) => Form::Event,
+            kind if kind.eq_ignore_ascii_case(EVENTS) => Form::Events,
             _ => Form::Other,
         }
     }
@@ -129,7 +133,7 @@ impl Ask {
     pub(crate) fn lines(self) -> Result<Lines, Problem> {
         match self.form() {
             Form::Ndjson => Lines::of(self.body, &self.scope),
-            _ => Err(other_type("application/x-ndjson")),
+            _ => Err(other_type("application/x-ndjson, or events")),
         }
     }
 
@@ -151,9 +155,16 @@ impl Ask {
     /// An array, or lines.
     pub(crate) async fn items(self) -> Result<Items, Problem> {
         match self.form() {
-            Form::Other => Err(other_type("application/json or application/x-ndjson")),
+            Form::Event | Form::Events | Form::Other => {
+                Err(other_type("application/json or application/x-ndjson"))
+            }
             form => Items::read(form, Whole::read(self.body, &self.headers, &self.scope, MAX_BODY).await?),
         }
+    }
+
+    /// An array of events.
+    pub(crate) async fn events(self) -> Result<Items, Problem> {
+        Items::read(Form::Events, Whole::read(self.body, &self.headers, &self.scope, MAX_BODY).await?)
     }
 
     pub(crate) fn name<T: FromStr<Err: Display>>(&self, name: &str) -> Result<T, Problem> {

@@ -1,8 +1,10 @@
 //! The OpenAPI document: made of the table of routes and of `schemas.json`, and committed as `openapi.json`.
 
+use crate::input::EVENTS;
 use crate::problem::Kind;
 use crate::table::{DEADLINE, MESSAGE_HEADER, Method, ROUTES, Route, RouteAnswers, Takes};
 use delayq::admin::{Form, PolicySetting};
+use delayq_service::headers::STRUCTURED_EVENT;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
@@ -135,11 +137,24 @@ fn body(takes: Takes) -> Option<Value> {
         }
         Takes::Message => json!({
             "required": true,
-            "description": "A message in JSON; of any other type, the body is the payload and Delayq headers describe the \
-                            message: Delayq-Header-NAME is a header of the message.",
-            "content": { "application/json": { "schema": schema("Message") }, "*/*": { "schema": {} } },
+            "description": "A message in JSON, or an event of CloudEvents 1.0; of any other type, the body is the payload and \
+                            Delayq headers describe the message: Delayq-Header-NAME is a header of the message. With \
+                            ce-specversion, the body is the data of the event that the ce headers describe.",
+            "content": {
+                "application/json": { "schema": schema("Message") },
+                STRUCTURED_EVENT: { "schema": schema("Event") },
+                "*/*": { "schema": {} },
+            },
         }),
-        Takes::Lines(name) => of("application/x-ndjson", schema(name)),
+        Takes::LinesOrEvents(name) => json!({
+            "required": true,
+            "description": "With ce-specversion, a body of any type is the data of the event that the ce headers describe.",
+            "content": {
+                "application/x-ndjson": { "schema": schema(name) },
+                EVENTS: { "schema": { "type": "array", "maxItems": 500, "items": schema("Event") } },
+                STRUCTURED_EVENT: { "schema": schema("Event") },
+            },
+        }),
         Takes::Many(name) => json!({
             "required": true,
             "content": {
@@ -161,7 +176,12 @@ fn responses(route: &Route) -> Value {
                 responses[status.to_string()] = done(content("application/json", schema(name)));
             }
         }
-        RouteAnswers::Lines(name) => responses["200"] = done(content("application/x-ndjson", schema(name))),
+        RouteAnswers::LinesOr(lines, one, statuses) => {
+            for status in statuses {
+                responses[status.to_string()] = done(content("application/json", schema(one)));
+            }
+            responses["200"]["content"]["application/x-ndjson"] = json!({ "schema": schema(lines) });
+        }
         RouteAnswers::Many(name) => {
             let item = json!({ "oneOf": [schema(name), schema("Failed")] });
             let array = json!({ "type": "array", "items": item });

@@ -51,10 +51,10 @@ pub(crate) enum Takes {
     Json(&'static str),
     /// As [`Self::Json`], and may be missing.
     MaybeJson(&'static str),
-    /// A message as JSON, or its payload as any other type.
+    /// A message as JSON or as an event, or its payload as any other type.
     Message,
-    /// Lines of NDJSON of this schema, without an end.
-    Lines(&'static str),
+    /// Lines of NDJSON of this schema, without an end; an event, or an array of them.
+    LinesOrEvents(&'static str),
     /// An array, or lines of NDJSON, of up to 500 items of this schema.
     Many(&'static str),
 }
@@ -65,8 +65,8 @@ pub(crate) enum RouteAnswers {
     Nothing,
     /// JSON of this schema, with these statuses.
     Json(&'static str, &'static [u16]),
-    /// An answer for each line, as NDJSON.
-    Lines(&'static str),
+    /// An answer for each line, as NDJSON; to one event, JSON of the second schema, with these statuses.
+    LinesOr(&'static str, &'static str, &'static [u16]),
     /// An answer for each item, in the form of the request.
     Many(&'static str),
     /// The bytes of a payload.

@@ -10,6 +10,7 @@ mod clock;
 pub mod codes;
 pub mod config;
 pub mod deployment;
+pub mod events;
 mod exit;
 mod fault;
 mod fitness;

@@ -102,6 +102,15 @@ enum Clock {
     Nobody,
 }
 
+/// What is named outside of a line: the topic of lines that name none, and the id by which their due times are spread.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Named<'n> {
+    /// The topic.
+    pub topic: Option<&'n Topic>,
+    /// The id.
+    pub id: Option<&'n MessageId>,
+}
+
 /// A line as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed {
@@ -174,15 +183,15 @@ pub fn parse(line: &[u8], topic: Option<&Topic>, past_ok: bool) -> Result<Messag
 /// # Errors
 /// A sentence that says what is wrong with the line.
 pub fn parse_any(line: &[u8], topic: Option<&Topic>, past_ok: bool) -> Result<Parsed, String> {
-    parse_by(Clock::Here, line, topic, past_ok)
+    parse_by(Clock::Here, line, Named { topic, id: None }, past_ok)
 }
 
 /// As [`parse`], for the message of a request: its sender may be anywhere.
 ///
 /// # Errors
 /// A sentence that says what is wrong with the line.
-pub fn parse_anywhere(line: &[u8], topic: Option<&Topic>, past_ok: bool) -> Result<Message, String> {
-    match parse_by(Clock::Nobody, line, topic, past_ok)? {
+pub fn parse_anywhere(line: &[u8], named: Named<'_>, past_ok: bool) -> Result<Message, String> {
+    match parse_by(Clock::Nobody, line, named, past_ok)? {
         Parsed { dead: true, .. } => {
             Err("the line is a dead letter of a backup: use delayq restore --dead".to_owned())
         }
@@ -190,13 +199,13 @@ pub fn parse_anywhere(line: &[u8], topic: Option<&Topic>, past_ok: bool) -> Resu
     }
 }
 
-fn parse_by(clock: Clock, line: &[u8], topic: Option<&Topic>, past_ok: bool) -> Result<Parsed, String> {
+fn parse_by(clock: Clock, line: &[u8], named: Named<'_>, past_ok: bool) -> Result<Parsed, String> {
     let text = std::str::from_utf8(line).map_err(|error| format!("the line is not UTF-8: {error}"))?;
     if text.trim_start().starts_with('[') {
         return Err("the line is an array, not an object".to_owned()); // Serde would take the fields in their order.
     }
     let line: PutLine<'_> = serde_json::from_str(text).map_err(|error| column(&error))?;
-    let topic = line.topic.or_else(|| topic.cloned());
+    let topic = line.topic.or_else(|| named.topic.cloned());
     let topic = topic.ok_or("no \"topic\", neither in the line nor as an argument")?;
     if let Some(state) = line.state.as_deref().filter(|state| !STATES.contains(state)) {
         return Err(format!("state: unknown {state:?}, expected one of {}", STATES.join(", ")));
@@ -218,8 +227,8 @@ fn parse_by(clock: Clock, line: &[u8], topic: Option<&Topic>, past_ok: bool) -> 
     if let Some(raw) = line.due {
         message = message.due(due(clock, "due", raw, past_ok)?);
     }
-    message.due =
-        spread(line.between.as_deref(), line.jitter.as_deref())?.due(message.due, line.id.as_deref())?;
+    let id = line.id.clone().or_else(|| named.id.map(ToString::to_string));
+    message.due = spread(line.between.as_deref(), line.jitter.as_deref())?.due(message.due, id.as_deref())?;
     if let Some(raw) = line.expires {
         match due(clock, "expires", raw, past_ok)? {
             Due::At(at) => message = message.expires(at),
@@ -263,13 +272,13 @@ fn headers(raw: &RawValue) -> Result<Vec<(String, String)>, serde_json::Error> {
     if raw.get().starts_with('[') {
         return serde_json::from_str(raw.get());
     }
-    Ok(serde_json::from_str::<Named>(raw.get())?.0.into_iter().collect())
+    Ok(serde_json::from_str::<ByName>(raw.get())?.0.into_iter().collect())
 }
 
 /// Headers by name. A name that comes twice is refused, because a map would keep the last value alone.
-struct Named(BTreeMap<String, String>);
+struct ByName(BTreeMap<String, String>);
 
-impl<'de> Deserialize<'de> for Named {
+impl<'de> Deserialize<'de> for ByName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(Entries)
     }
@@ -278,20 +287,20 @@ impl<'de> Deserialize<'de> for Named {
 struct Entries;
 
 impl<'de> Visitor<'de> for Entries {
-    type Value = Named;
+    type Value = ByName;
 
     fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str("headers by name")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Named, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<ByName, A::Error> {
         let mut named = BTreeMap::new();
         while let Some((name, value)) = entries.next_entry::<String, String>()? {
             if named.insert(name, value).is_some() {
                 return Err(A::Error::custom("a name occurs twice: write an array of [name, value] pairs"));
             }
         }
-        Ok(Named(named))
+        Ok(ByName(named))
     }
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 use bytes::Bytes;
 use delayq::protocol::UnixMicros;
+use serde_json::{Value, json};
 
 fn parcel(body: &[u8], headers: &[(&str, &str)]) -> Parcel {
     Parcel {
@@ -72,6 +73,32 @@ fn a_binary_event_keeps_the_body_and_carries_the_trace() {
     assert_eq!(parcel.header("ce-traceparent"), Some(trace));
     assert_eq!(parcel.header("ce-id"), Some("17"));
     assert_eq!(parcel.header("ce-time"), Some("2025-11-21T04:00:00.123Z"));
+}
+
+#[test]
+fn a_message_that_was_put_as_an_event_leaves_as_that_event() {
+    let event = [
+        ("ce-specversion", "1.0"),
+        ("ce-id", "e1"),
+        ("ce-source", "/shop"),
+        ("ce-type", "order.timeout"),
+        ("ce-time", "2025-01-01T00:00:00Z"),
+        ("ce-region", "eu"),
+    ];
+    let headers = [&event[..], &[("content-type", "application/json"), ("x-more", "1")]].concat();
+    for prefix in ["ce-", "ce_", "cloudEvents:"] {
+        let parcel = binary(parcel(b"{}", &headers), prefix);
+        let found: Vec<(&str, &str)> = parcel.headers.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        let attributes = event.map(|(name, value)| (name.replace("ce-", prefix), value));
+        let kept = [("content-type", "application/json"), ("x-more", "1")];
+        let of_event = attributes.iter().map(|(name, value)| (name.as_str(), *value));
+        assert_eq!(found, kept.into_iter().chain(of_event).collect::<Vec<_>>());
+    }
+    let parcel = structured(parcel(br#"{"n":12345678901234567890.125}"#, &headers));
+    let document = r#"{"datacontenttype":"application/json","id":"e1","region":"eu","source":"/shop","specversion":"1.0","time":"2025-01-01T00:00:00Z","type":"order.timeout","data":{"n":12345678901234567890.125}}"#;
+    assert_eq!(std::str::from_utf8(&parcel.body).unwrap(), document);
+    let left = [("x-more", "1"), ("content-type", STRUCTURED_EVENT)];
+    assert_eq!(parcel.headers, left.map(|(name, value)| (name.to_owned(), value.to_owned())));
 }
 
 #[test]

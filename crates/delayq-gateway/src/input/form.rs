@@ -5,5 +5,9 @@
 pub(crate) enum Form {
     Json,
     Ndjson,
+    /// An event as a JSON document.
+    Event,
+    /// An array of events.
+    Events,
     Other,
 }

@@ -44,6 +44,10 @@ impl Items {
         }
     }
 
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
+        self.texts.iter().map(String::as_str)
+    }
+
     pub(crate) fn parse<T: DeserializeOwned>(&self) -> Vec<Result<T, Problem>> {
         self.texts.iter().map(|text| parsed(text.as_bytes())).collect()
     }

@@ -1,14 +1,16 @@
-//! Putting a message a line: answers are written while lines still come, in the order of the lines.
+//! Putting a message a line, or an array of events: answers are written while lines still come, in the order of the lines.
 //!
 //! Reading does not wait for a client that reads no answers: many send everything first. At most [`MAX_UNREAD`] bytes of
 //! answers are kept for such a client; then the request ends, and its closing line says so.
 
 use super::answer::{Answer, typed};
-use crate::input::{Ask, Lines, must_be_object};
+use super::put;
+use crate::input::{Ask, Form, Lines, must_be_object};
 use crate::problem::{Kind, Problem};
 use crate::state::Scope;
 use axum::body::Body;
 use axum::http::StatusCode;
+use axum::response::Response;
 use bytes::Bytes;
 use delayq::{Fate, Message};
 use delayq_service::json::{put as json_of, put_word};
@@ -47,13 +49,48 @@ struct Coming {
 }
 
 pub(super) async fn put_many(ask: Ask) -> Answer {
+    match ask.form() {
+        Form::Events => put_events(ask).await,
+        _ if put::is_event(&ask)? => put::event(ask).await,
+        _ => put_lines(ask),
+    }
+}
+
+fn put_lines(ask: Ask) -> Answer {
     let (past_ok, scope) = (ask.past_ok()?, ask.scope.clone());
     let most = scope.most_of(MAX_BATCH);
     let coming = Coming { lines: ask.lines()?, number: 0, past_ok, most, end: None };
+    let (answers, response) = answers();
+    tokio::spawn(answer(scope, coming, answers));
+    Ok(response)
+}
+
+/// The number of an event is its place in the array, from 1.
+async fn put_events(ask: Ask) -> Answer {
+    let (past_ok, scope) = (ask.past_ok()?, ask.scope.clone());
+    let events = ask.events().await?;
+    let (mut answers, response) = answers();
+    tokio::spawn(async move {
+        let numbered: Vec<Numbered> = (1..)
+            .zip(events.texts())
+            .map(|(number, event)| (number, put::message_of_event(event.as_bytes(), past_ok)))
+            .map(|(number, message)| (number, message.map_err(|problem| problem.fate(Fate::NotApplied))))
+            .collect();
+        let count = numbered.len() as u64;
+        let mut problem = None;
+        for step in scope.steps(numbered) {
+            problem = problem.or(answers.write(put_batch(&scope, step).await).err());
+        }
+        answers.close(count, problem);
+    });
+    Ok(response)
+}
+
+/// The answers, and the response that has them as its body.
+fn answers() -> (LineAnswers, Response) {
     let (sender, receiver) = mpsc::unbounded_channel::<Bytes>();
     let unread = Arc::new(AtomicUsize::new(0));
     let answers = LineAnswers { sender, unread: Arc::clone(&unread), outcomes: BTreeMap::new() };
-    tokio::spawn(answer(scope, coming, answers));
     let body = stream::unfold(
         (receiver, unread),
         |(mut receiver, unread): (mpsc::UnboundedReceiver<Bytes>, Arc<AtomicUsize>)| async move {
@@ -62,7 +99,7 @@ pub(super) async fn put_many(ask: Ask) -> Answer {
             Some((Ok::<_, Infallible>(bytes), (receiver, unread)))
         },
     );
-    Ok(typed(StatusCode::OK, "application/x-ndjson", Body::from_stream(body)))
+    (answers, typed(StatusCode::OK, "application/x-ndjson", Body::from_stream(body)))
 }
 
 /// Puts until the lines end, the client is gone, or it leaves too many answers unread.
@@ -71,7 +108,7 @@ async fn answer(scope: Scope, mut coming: Coming, mut answers: LineAnswers) {
     loop {
         let reads = coming.end.is_none() && calls.len() < MAX_CALLS;
         tokio::select! {
-            batch = coming.batch(), if reads => calls.push_back(put(&scope, batch)),
+            batch = coming.batch(), if reads => calls.push_back(put_batch(&scope, batch)),
             Some(values) = calls.next(), if !calls.is_empty() => {
                 if let Err(problem) = answers.write(values) {
                     coming.end = Some(Some(problem));
@@ -88,7 +125,7 @@ async fn answer(scope: Scope, mut coming: Coming, mut answers: LineAnswers) {
     answers.close(coming.number, problem);
 }
 
-async fn put(scope: &Scope, batch: Vec<Numbered>) -> Vec<(&'static str, Value)> {
+async fn put_batch(scope: &Scope, batch: Vec<Numbered>) -> Vec<(&'static str, Value)> {
     let messages = batch.iter().filter_map(|(_, message)| message.as_ref().ok().cloned());
     let mut puts = scope.put_many(messages).await.into_iter();
     let answer = |(line, message): Numbered| {
@@ -132,7 +169,7 @@ impl Coming {
             return;
         }
         let message = must_be_object(line).and_then(|()| {
-            let message = put_line::parse_anywhere(line, None, self.past_ok);
+            let message = put_line::parse_anywhere(line, put_line::Named::default(), self.past_ok);
             message.map_err(|why| Problem::new(Kind::Invalid, why))
         });
         batch.push((self.number, message.map_err(|problem| problem.fate(Fate::NotApplied))));

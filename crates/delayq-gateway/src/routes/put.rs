@@ -1,38 +1,43 @@
-//! Putting one message: as the JSON of `delayq put --from`, or with its payload as the body.
+//! Putting one message: as the JSON of `delayq put --from`, with its payload as the body, or as an event.
+
+mod described;
+mod event;
+mod names;
 
 use super::answer::{Answer, json};
-use crate::input::{Ask, Form, must_be_object, when};
+use crate::input::{Ask, Form, must_be_object};
 use crate::problem::{Kind, Problem};
 use crate::table::MESSAGE_HEADER;
 use axum::http::{HeaderValue, StatusCode, header};
-use delayq::{Due, Group, Message, MessageId, Put, PutOutcome, Topic, UnixMillis};
-use delayq_service::config::{HumanDuration, backoff};
+use delayq::{Group, Message, MessageId, Put, PutOutcome, Topic};
+use delayq_service::events::CloudEvent;
 use delayq_service::json::put as json_of;
 use delayq_service::put_line;
+use described::{DESCRIBING, Described, moment};
+use names::{PutNames, fault};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::value::RawValue;
 
 /// The header by which a repeat is recognised.
 const KEY: &str = "idempotency-key";
 const TRIED: &str = "delayq-tried";
-/// Headers that describe a message whose payload is the body.
-const DESCRIBING: [&str; 8] = [
-    "delayq-due",
-    "delayq-group",
-    "delayq-expires",
-    "delayq-expire-after",
-    "delayq-max-attempts",
-    "delayq-backoff",
-    "delayq-replace",
-    "delayq-again",
-];
 
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// What the body of a request is.
+enum PutContent {
+    Json,
+    /// The payload of this message.
+    Payload(Message),
+    /// The data of this event.
+    Data(CloudEvent),
+    Event,
+}
 
 pub(super) async fn under_id(ask: Ask) -> Answer {
     let (id, group) = (ask.id()?, ask.query.get::<Group>("group")?);
     let scope = ask.scope.clone();
-    let message = read(ask).await?;
+    let named = PutNames { topic: Some(ask.topic()?), id: Some(id.clone()) };
+    let message = read(ask, named).await?;
     if message.id.as_ref().is_some_and(|named| *named != id) {
         return Err(Problem::invalid("id", "the id in the body differs from the id in the path"));
     }
@@ -50,14 +55,15 @@ pub(super) async fn under_id(ask: Ask) -> Answer {
 
 pub(super) async fn posted(ask: Ask) -> Answer {
     let key = ask.header(KEY)?.map(|key| key.trim().trim_matches('"').to_owned());
+    let key = key.map(MessageId::own).transpose().map_err(|error| Problem::invalid(KEY, error))?;
     let scope = ask.scope.clone();
-    let mut message = read(ask).await?;
-    if let Some(key) = &key {
-        let id = MessageId::own(key.as_str()).map_err(|error| Problem::invalid(KEY, error))?;
-        if message.id.as_ref().is_some_and(|named| *named != id) {
+    let named = PutNames { topic: Some(ask.topic()?), id: key.clone() };
+    let mut message = read(ask, named).await?;
+    if let Some(id) = &key {
+        if message.id.as_ref().is_some_and(|named| named != id) {
             return Err(Problem::invalid("id", "the id in the body differs from the Idempotency-Key"));
         }
-        message = message.with_id(id);
+        message = message.with_id(id.clone());
     }
     let topic = message.topic.clone();
     let put = scope.put(message).await?;
@@ -67,6 +73,24 @@ pub(super) async fn posted(ask: Ask) -> Answer {
         }
         _ => answer(&topic, &put),
     }
+}
+
+/// Puts one event, whose topic is not in the path.
+pub(super) async fn event(ask: Ask) -> Answer {
+    let scope = ask.scope.clone();
+    let message = read(ask, PutNames::default()).await?;
+    let topic = message.topic.clone();
+    answer(&topic, &scope.put(message).await?)
+}
+
+/// The message of one event of an array.
+pub(super) fn message_of_event(document: &[u8], past_ok: bool) -> Result<Message, Problem> {
+    event::message(event::read(document)?, &PutNames::default(), past_ok)
+}
+
+/// True if the attributes of an event are among the headers.
+pub(super) fn is_event(ask: &Ask) -> Result<bool, Problem> {
+    Ok(ask.form() == Form::Event || event::in_headers(ask)?.is_some())
 }
 
 fn answer(topic: &Topic, put: &Put) -> Answer {
@@ -93,82 +117,68 @@ fn place(topic: &Topic, put: &Put) -> String {
     format!("/v1/topics/{topic}/messages/{id}{}", group.unwrap_or_default())
 }
 
-/// The id may be missing.
-async fn read(ask: Ask) -> Result<Message, Problem> {
-    let (topic, past_ok, form) = (ask.topic()?, ask.past_ok()?, ask.form());
-    let tried = ask.header(TRIED)?.map(|text| moment(TRIED, text, past_ok)).transpose()?;
-    let described = match form {
-        Form::Other => describe(&ask, topic.clone(), past_ok)?,
-        Form::Json => {
-            undescribed(&ask)?;
-            Message::new(topic.clone(), "")
-        }
-        Form::Ndjson => {
-            return Err(Problem::new(Kind::OtherType, "send lines of messages to POST /v1/messages"));
-        }
-    };
+/// The id may be missing in the message.
+async fn read(ask: Ask, named: PutNames) -> Result<Message, Problem> {
+    let past_ok = ask.past_ok()?;
+    let tried = ask.header(TRIED)?.map(|text| moment(text, past_ok)).transpose();
+    let tried = tried.map_err(|why| Problem::invalid(TRIED, why))?;
+    let content = content(&ask, &named, past_ok)?;
     let body = ask.whole().await?;
-    let mut message = match form {
-        Form::Json => json_message(&body.bytes, &topic, past_ok)?,
-        _ => described,
+    let mut message = match content {
+        PutContent::Json => json_message(&body.bytes, &named, past_ok)?,
+        PutContent::Event => event::message(event::read(&body.bytes)?, &named, past_ok)?,
+        PutContent::Data(event) => {
+            event::message(CloudEvent { data: body.bytes.to_vec(), ..event }, &named, past_ok)?
+        }
+        PutContent::Payload(mut message) => {
+            message.payload = body.bytes.to_vec();
+            message
+        }
     };
-    if form == Form::Other {
-        message.payload = body.bytes.to_vec();
-    }
     message.tried = tried;
     Ok(message)
 }
 
-fn json_message(body: &[u8], topic: &Topic, past_ok: bool) -> Result<Message, Problem> {
+fn content(ask: &Ask, named: &PutNames, past_ok: bool) -> Result<PutContent, Problem> {
+    let form = ask.form();
+    if form == Form::Event {
+        event::asks_nothing(ask)?;
+        undescribed(ask, "an event", "as an attribute")?;
+        return Ok(PutContent::Event);
+    }
+    if let Some(event) = event::in_headers(ask)? {
+        undescribed(ask, "an event", "as an attribute")?;
+        return Ok(PutContent::Data(event));
+    }
+    match (form, &named.topic) {
+        (Form::Json, Some(_)) => {
+            undescribed(ask, "a JSON body", "in the body")?;
+            Ok(PutContent::Json)
+        }
+        (Form::Other, Some(topic)) => Ok(PutContent::Payload(described(ask, topic, named, past_ok)?)),
+        _ => {
+            let why = "send lines of messages, and arrays of events, to POST /v1/messages";
+            Err(Problem::new(Kind::OtherType, why))
+        }
+    }
+}
+
+fn json_message(body: &[u8], named: &PutNames, past_ok: bool) -> Result<Message, Problem> {
     must_be_object(body)?;
-    let message = put_line::parse_anywhere(body, Some(topic), past_ok);
-    // A body without valid JSON is malformed; JSON that is not a message is invalid.
-    let kind = || match serde_json::from_slice::<&RawValue>(body) {
-        Err(_) => Kind::Malformed,
-        Ok(_) => Kind::Invalid,
-    };
-    let message = message.map_err(|why| Problem::new(kind(), why))?;
-    if message.topic != *topic {
+    let outside = put_line::Named { topic: named.topic.as_ref(), id: named.id.as_ref() };
+    let message = put_line::parse_anywhere(body, outside, past_ok);
+    let message = message.map_err(|why| Problem::new(fault(body), why))?;
+    if named.topic.as_ref().is_some_and(|topic| message.topic != *topic) {
         return Err(Problem::invalid("topic", "the topic in the body differs from the topic in the path"));
     }
     Ok(message)
 }
 
 /// Without the payload, by the headers of the request.
-fn describe(ask: &Ask, topic: Topic, past_ok: bool) -> Result<Message, Problem> {
-    let mut message = Message::new(topic, "");
-    message.any_time = past_ok;
-    if let Some(text) = ask.header("delayq-due")? {
-        let due = when("delayq-due", text)?.due(past_ok);
-        message = message.due(due.map_err(|why| Problem::invalid("delayq-due", why))?);
-    }
-    if let Some(text) = ask.header("delayq-expires")? {
-        message = message.expires(moment("delayq-expires", text, past_ok)?);
-    }
-    if let Some(text) = ask.header("delayq-expire-after")? {
-        let lifetime = text.parse::<HumanDuration>();
-        message =
-            message.expire_after(*lifetime.map_err(|why| Problem::invalid("delayq-expire-after", why))?);
-    }
-    if let Some(text) = ask.header("delayq-group")? {
-        message = message.group(text).map_err(|why| Problem::invalid("delayq-group", why))?;
-    }
-    if let Some(text) = ask.header("delayq-max-attempts")? {
-        let attempts = text.parse().map_err(|why| Problem::invalid("delayq-max-attempts", why))?;
-        message = message.max_attempts(attempts);
-    }
-    if let Some(text) = ask.header("delayq-backoff")? {
-        message = message.backoff(backoff(text).map_err(|why| Problem::invalid("delayq-backoff", why))?);
-    }
-    match ask.header("delayq-replace")? {
-        None | Some("false") => {}
-        Some("true") => message = message.replace(),
-        Some(_) => return Err(Problem::invalid("delayq-replace", "must be true or false")),
-    }
-    if let Some(text) = ask.header("delayq-again")? {
-        let again = put_line::again(text, message.replace);
-        message.again = again.map_err(|why| Problem::invalid("delayq-again", why))?;
-    }
+fn described(ask: &Ask, topic: &Topic, named: &PutNames, past_ok: bool) -> Result<Message, Problem> {
+    let mut message = Message::new(topic.clone(), "");
+    message.id.clone_from(&named.id);
+    message = Described::of_headers(ask, past_ok)?.message(message)?;
     if let Some(kind) = ask.header("content-type")? {
         message = message.header("content-type", kind);
     }
@@ -182,16 +192,9 @@ fn describe(ask: &Ask, topic: Topic, past_ok: bool) -> Result<Message, Problem> 
     Ok(message)
 }
 
-/// Refuses headers that a JSON body makes meaningless.
-fn undescribed(ask: &Ask) -> Result<(), Problem> {
+/// Refuses headers that a body makes meaningless.
+fn undescribed(ask: &Ask, body: &str, place: &str) -> Result<(), Problem> {
     let mut names = ask.headers.keys().map(header::HeaderName::as_str);
     let odd = names.find(|name| DESCRIBING.contains(name) || name.starts_with(MESSAGE_HEADER));
-    odd.map_or(Ok(()), |name| Err(Problem::invalid(name, "with a JSON body, set this in the body")))
-}
-
-fn moment(pointer: &str, text: &str, past_ok: bool) -> Result<UnixMillis, Problem> {
-    match when(pointer, text)?.due(past_ok).map_err(|why| Problem::invalid(pointer, why))? {
-        Due::At(at) => Ok(at),
-        Due::After(_) => Err(Problem::invalid(pointer, "must be an absolute time")),
-    }
+    odd.map_or(Ok(()), |name| Err(Problem::invalid(name, format!("with {body}, set this {place}"))))
 }

@@ -6,6 +6,8 @@ use crate::rights::Right;
 /// Headers that describe a message whose payload is the body.
 const MESSAGE: &[&str] = &[
     "delayq-due",
+    "delayq-between",
+    "delayq-jitter",
     "delayq-group",
     "delayq-expires",
     "delayq-expire-after",
@@ -17,6 +19,8 @@ const MESSAGE: &[&str] = &[
 ];
 const MESSAGE_AND_KEY: &[&str] = &[
     "delayq-due",
+    "delayq-between",
+    "delayq-jitter",
     "delayq-group",
     "delayq-expires",
     "delayq-expire-after",
@@ -64,16 +68,16 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         query: &["past_ok"],
-        takes: Takes::Lines("Message"),
-        answers: RouteAnswers::Lines("PutLine"),
-        refuses: &[415, 422],
+        takes: Takes::LinesOrEvents("Message"),
+        answers: RouteAnswers::LinesOr("PutLine", "Put", &[201, 200, 202]),
+        refuses: &[408, 409, 413, 415, 422],
         has_deadline: false,
         needs: Some(Right::Put),
         ..Route::new(
             Method::Post,
             "/v1/messages",
             "putMany",
-            "Puts a message a line; answers a line each, in order, and a closing line",
+            "Puts a message a line, or each event of an array: answers a line each, in order, and a closing line; or one event",
         )
     },
     Route {

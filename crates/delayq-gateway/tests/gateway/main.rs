@@ -4,6 +4,7 @@
 
 mod changes;
 mod document;
+mod events;
 mod guide;
 mod hostile;
 mod lines;

@@ -86,6 +86,27 @@ async fn any_other_body_is_the_payload_and_headers_describe_the_message() {
 }
 
 #[tokio::test]
+async fn a_due_time_is_spread_by_the_id_wherever_the_request_names_both() {
+    let stage = Stage::start("").await;
+    let due = |put: &Answer| put.with(201)["due_ms"].as_u64().unwrap();
+    let spread = json!({ "due": 1_796_094_000_000_u64, "between": "09:00-10:00 Europe/Berlin" });
+    let path = |topic: &str| format!("/v1/topics/{topic}/messages/order-17");
+    assert_eq!(due(&stage.gateway.put(&path("a"), &spread).await), 1_796_113_612_411);
+    let by_headers = async |method: Method, path: &str, headers: &[(&str, &str)]| {
+        let request = stage.gateway.request(method, path).header("content-type", "text/plain").body("x");
+        let request = request.header("delayq-due", "1796094000000");
+        Answer::of(headers.iter().fold(request, |request, (name, value)| request.header(*name, *value))).await
+    };
+    let window = [("delayq-between", "09:00-10:00 Europe/Berlin")];
+    assert_eq!(due(&by_headers(Method::PUT, &path("b"), &window).await), 1_796_113_612_411);
+    let jitter = [("delayq-jitter", "1h"), ("idempotency-key", "order-17")];
+    let jittered = by_headers(Method::POST, "/v1/topics/c/messages", &jitter).await;
+    assert_eq!(due(&jittered), 1_796_094_000_000 + 1_612_411);
+    let both = by_headers(Method::PUT, &path("d"), &[window[0], jitter[0]]).await;
+    assert!(both.with(422)["detail"].as_str().unwrap().contains("delayq-between"), "{both:?}");
+}
+
+#[tokio::test]
 async fn what_nobody_reads_is_refused_by_name() {
     let stage = Stage::start("").await;
     let path = "/v1/topics/t/messages/a";

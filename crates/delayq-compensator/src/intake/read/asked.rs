@@ -5,6 +5,7 @@ use crate::intake::record::BrokerRecord;
 use delayq::spool::{SpoolAction, SpoolRecord};
 use delayq::{Due, Fate, Group, Message, MessageId, Reschedule, Shift, Target, Topic, UnixMillis};
 use delayq_service::config::{HumanDuration, backoff};
+use delayq_service::events::ABOUT_A_DELIVERY;
 use delayq_service::put_line::again;
 
 /// The values as written. Each is asked for at most once.
@@ -38,9 +39,6 @@ pub(super) struct Carried {
     pub(super) headers: Vec<(String, String)>,
     pub(super) payload: Vec<u8>,
 }
-
-/// Headers of deliveries and dead letters, which a returned record may still have.
-const ABOUT_A_DELIVERY: [&str; 6] = ["attempt", "delivery", "ready", "latems", "reason", "origin"];
 
 // === impl AskedWrite ===
 

@@ -3,8 +3,10 @@
 use super::WebhookConfig;
 use crate::Parcel;
 use bytes::Bytes;
+use delayq_service::events::CARRIED;
+use delayq_service::headers::rest_of;
 use hmac::{Hmac, KeyInit, Mac};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use secrecy::ExposeSecret;
 use sha2::Sha256;
@@ -41,6 +43,9 @@ const RESERVED: [&str; 26] = [
 ];
 
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+
+/// By CloudEvents' binding to HTTP, section 3.1.3.2.
+const IN_AN_ATTRIBUTE: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%');
 
 pub(super) struct Login {
     mac: Option<Hmac<Sha256>>,
@@ -92,11 +97,17 @@ pub(super) fn headers(parcel: &Parcel) -> Result<HeaderMap, String> {
             continue;
         }
         let key = HeaderName::from_bytes(name.as_bytes()).map_err(|error| wrong(name, error.to_string()))?;
-        let value =
-            HeaderValue::from_bytes(value.as_bytes()).map_err(|error| wrong(name, error.to_string()))?;
-        headers.append(key, value);
+        let value = match is_attribute(name) {
+            true => utf8_percent_encode(value, IN_AN_ATTRIBUTE).to_string().try_into(),
+            false => HeaderValue::from_bytes(value.as_bytes()),
+        };
+        headers.append(key, value.map_err(|error| wrong(name, error.to_string()))?);
     }
     Ok(headers)
+}
+
+fn is_attribute(name: &str) -> bool {
+    rest_of(name, CARRIED).is_some()
 }
 
 fn is_reserved(name: &str) -> bool {
@@ -144,6 +155,17 @@ mod tests {
         ] {
             assert_eq!(is_reserved(name), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn an_attribute_of_an_event_is_encoded_as_its_binding_to_http_says() {
+        // The example of the binding.
+        assert_eq!(
+            utf8_percent_encode("Euro € 😀", IN_AN_ATTRIBUTE).to_string(),
+            "Euro%20%E2%82%AC%20%F0%9F%98%80"
+        );
+        assert_eq!(utf8_percent_encode("/a%20\"b\"?c=d", IN_AN_ATTRIBUTE).to_string(), "/a%2520%22b%22?c=d");
+        assert!(is_attribute("Ce-id") && !is_attribute("cease"));
     }
 
     #[test]
