@@ -29,11 +29,12 @@ delayq_service::section! {
         pub receipt_key: Option<Secret> = None,
         /// Maximum open connections: 1 to 1,000,000; default 10,000. Further connections are answered 503.
         pub max_connections: u32 = 10_000,
-        /// Maximum reserves that wait: 1 to `max_connections`; default 5,000. Further connections are answered 503.
+        /// Maximum reserves that wait, and streams: 1 to `max_connections`; default 5,000. Further ones are answered 503.
         pub max_polls: u32 = 5_000,
         /// Maximum bytes of request bodies in memory: 4 MiB to 4 GiB; default 64 MiB. Further requests are answered 503.
         pub max_bytes: ByteSize = ByteSize::from_mib(64),
-        /// Longest time for the head of a request, and between two requests of a connection: 100 ms to 10 m; default 30 s.
+        /// Longest time for the head of a request, between two requests of a connection, and without a frame of a stream's
+        /// client, whom half of it pings: 100 ms to 10 m; default 30 s.
         pub header_timeout: HumanDuration = HumanDuration::from_secs(30),
         /// Longest time for the body of a request, or for one line of NDJSON: 100 ms to 10 m; default 30 s.
         pub body_timeout: HumanDuration = HumanDuration::from_secs(30),

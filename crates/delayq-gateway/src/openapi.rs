@@ -197,11 +197,47 @@ fn responses(route: &Route) -> Value {
     if route.asks.contains(&"if-none-match") {
         responses["304"] = json!({ "description": "the message is as the tag says" });
     }
+    if let Some((of, links)) = links(route.name) {
+        of.iter().for_each(|status| responses[status.to_string()]["links"] = links.clone());
+    }
     for status in refusals(route) {
         let problem = content("application/problem+json", schema("Problem"));
         responses[status.to_string()] = json!({ "description": described(status), "content": problem });
     }
     responses
+}
+
+/// Requests that may follow an answer of a route, by what the answer names; and the statuses of such answers.
+fn links(route: &str) -> Option<(&'static [u16], Value)> {
+    let message = |id: &str| {
+        let link = |operation: &str| json!({ "operationId": operation, "parameters": { "topic": "$request.path.topic", "id": id } });
+        json!({
+            "get": link("getMessage"), "history": link("getHistory"), "payload": link("getPayload"), "cancel": link("cancelMessage"),
+            "reserve": { "operationId": "reserve", "requestBody": { "topics": ["{$request.path.topic}"] } },
+        })
+    };
+    let settle = |action: &str| {
+        let receipt = "$response.body#/messages/0/receipt";
+        json!({ "operationId": "settleLease", "parameters": { "receipt": receipt, "do": action } })
+    };
+    let operation =
+        |of: &str| json!({ "operationId": of, "parameters": { "operation": "$response.body#/id" } });
+    let token = |of: &str| json!({ "operationId": of, "parameters": { "tenant": "$request.path.tenant", "token": "$response.body#/id" } });
+    Some(match route {
+        "putMessage" => (&[201, 200], message("$request.path.id")),
+        "postMessage" => (&[201, 200], message("$response.body#/id")),
+        "reserve" => (
+            &[200],
+            json!({ "ack": settle("ack"), "release": settle("release"), "bury": settle("bury"), "extend": settle("extend") }),
+        ),
+        "beginOperation" => {
+            (&[202], json!({ "get": operation("getOperation"), "abort": operation("abortOperation") }))
+        }
+        "addToken" | "rotateToken" => {
+            (&[201], json!({ "rotate": token("rotateToken"), "revoke": token("revokeToken") }))
+        }
+        _ => return None,
+    })
 }
 
 fn refusals(route: &Route) -> BTreeSet<u16> {

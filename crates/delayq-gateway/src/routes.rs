@@ -106,6 +106,7 @@ fn endpoint(route: &Route) -> MethodRouter<App> {
         "getMe" => on(method, session::me),
         "logIn" => on(method, session::log_in),
         "logOut" => on(method, session::log_out),
+        "endSessions" => on(method, session::end_all),
         "listLogins" => on(method, login::ways),
         "beginLogin" => on(method, login::begin),
         "getStatus" => on(method, status::status),

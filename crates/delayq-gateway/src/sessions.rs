@@ -3,7 +3,7 @@
 //! ```text
 //! browser: a random text    Redis: its SHA-256 ─► who, and the end
 //! ```
-//! A session ends half an hour after the last request, or by a logout. The rights are the present rights of the token or of the
+//! A session ends half an hour after the last request, by a logout, or with all others of its holder. The rights are the present rights of the token or of the
 //! groups.
 
 use crate::oidc::{Groups, LOGIN_LIFE, LoginRefusal, Person, Reason};
@@ -64,6 +64,16 @@ struct Session {
     #[serde(flatten)]
     who: Who,
     ends_ms: u64,
+    /// The era of the holder's sessions in which this one began; `None`: none of them was ended early.
+    #[serde(default)]
+    era: Option<String>,
+}
+
+/// The holder of sessions, by the name that the page and the log of actions show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SessionHolder {
+    Token(String),
+    Person(String),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -88,6 +98,8 @@ enum NoSession {
     Expired,
     /// The token's line was removed, or no group of the person has rights any more.
     Removed,
+    /// All sessions of the holder were ended.
+    Ended,
     /// The session was idle too long or was ended, or the cookie is forged.
     Unknown,
     /// The code of a link was used before, or is too old.
@@ -141,7 +153,11 @@ impl Sessions {
         if session.ends_ms <= host_now().get() {
             return Err(NoSession::Expired.problem());
         }
-        self.caller_of(&session).await.map(Some)
+        let caller = self.caller_of(&session).await?;
+        if self.era(&SessionHolder::of(&caller)).await? != session.era {
+            return Err(NoSession::Ended.problem());
+        }
+        Ok(Some(caller))
     }
 
     /// Returns the caller, and the header that sets the cookie.
@@ -198,6 +214,19 @@ impl Sessions {
         }
     }
 
+    /// Ends every session of a holder, at each gateway.
+    ///
+    /// # Errors
+    /// Redis cannot be used. Safe to repeat.
+    pub(crate) async fn end_all(&self, holder: &SessionHolder) -> Result<(), Error> {
+        self.admin.gateways().note(&holder.note(), &random()?).await
+    }
+
+    async fn era(&self, holder: &SessionHolder) -> Result<Option<String>, Error> {
+        let [era] = self.admin.gateways().notes_of([holder.note().as_str()]).await?;
+        Ok(era)
+    }
+
     /// A code that logs in once as the holder of this token. The code before ends.
     ///
     /// # Errors
@@ -220,8 +249,10 @@ impl Sessions {
         headers: &HeaderMap,
         is_secure: bool,
     ) -> Result<(Caller, String), Problem> {
-        let session = Session { who, ends_ms: host_now().get() + LIFE.as_secs() * 1000 };
+        let ends_ms = host_now().get() + LIFE.as_secs() * 1000;
+        let mut session = Session { who, ends_ms, era: None };
         let (caller, value) = (self.caller_of(&session).await?, random()?);
+        session.era = self.era(&SessionHolder::of(&caller)).await?;
         let text = serde_json::to_string(&session).expect("a session is made of texts and numbers");
         self.admin.gateways().new_session(&name(&value), &text, IDLE).await?;
         let set = set_cookie(headers, (COOKIE, &value), LIFE, &CookieSent::to_own_pages(is_secure));
@@ -245,6 +276,23 @@ impl Sessions {
             }
         };
         Ok(Caller { ends: Some(UnixMillis::new(session.ends_ms)), ..caller })
+    }
+}
+
+// === impl SessionHolder ===
+
+impl SessionHolder {
+    fn of(caller: &Caller) -> Self {
+        let name = caller.name.clone().unwrap_or_default();
+        if caller.is_person { Self::Person(name) } else { Self::Token(name) }
+    }
+
+    /// Of the era: a random text that is another one once the sessions have been ended, so that no clock decides.
+    fn note(&self) -> String {
+        match self {
+            Self::Token(holder) => format!("sessions/token/{}", name(holder)),
+            Self::Person(holder) => format!("sessions/person/{}", name(holder)),
+        }
     }
 }
 
@@ -328,6 +376,7 @@ impl NoSession {
         let reason = match self {
             Self::Expired => "expired",
             Self::Removed => "removed",
+            Self::Ended => "ended",
             Self::Unknown => "unknown",
             Self::Used => "used",
         };

@@ -4,7 +4,7 @@ use super::answer::{Answer, json, nothing};
 use crate::input::Ask;
 use crate::origin;
 use crate::problem::Problem;
-use crate::sessions::{Caller, end_cookie};
+use crate::sessions::{Caller, SessionHolder, end_cookie};
 use crate::state::App;
 use crate::tenant::Tenant;
 use axum::Extension;
@@ -48,6 +48,18 @@ pub(super) async fn log_out(State(app): State<App>, ask: Ask) -> Answer {
     origin::check(&ask.headers, false)?;
     app.sessions.end(&ask.headers).await?;
     Ok(with_cookie(nothing(), &end_cookie(&ask.headers)))
+}
+
+/// Ends the sessions of one holder, whom the request names.
+pub(super) async fn end_all(State(app): State<App>, ask: Ask) -> Answer {
+    let (person, token) = (ask.query.text("person"), ask.query.text("token_name"));
+    let holder = match (person, token) {
+        (Some(person), None) => SessionHolder::Person(person.to_owned()),
+        (None, Some(token)) => SessionHolder::Token(token.to_owned()),
+        _ => return Err(Problem::invalid("person", "name either a person or, as token_name, a token")),
+    };
+    app.sessions.end_all(&holder).await?;
+    Ok(nothing())
 }
 
 pub(super) fn with_cookie(mut response: Response, cookie: &str) -> Response {

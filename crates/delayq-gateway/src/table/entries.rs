@@ -506,6 +506,18 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
+        query: &["person", "token_name"],
+        answers: RouteAnswers::Nothing,
+        refuses: &[422],
+        is_whole: true,
+        ..Route::new(
+            Method::Delete,
+            "/v1/sessions",
+            "endSessions",
+            "Ends the sessions of one person, or of one token, at every gateway; they may log in again",
+        )
+    },
+    Route {
         answers: RouteAnswers::Json("Logins", &[200]),
         is_public: true,
         ..Route::new(Method::Get, "/v1/session", "listLogins", "Returns how people log in to the page")

@@ -28,7 +28,9 @@ fn right(operation: &str) -> Option<&'static str> {
         "reserve" | "settle" | "settleLease" | "openStream" => Some("consume"),
         "getPayload" => Some("payload"),
         "listActions" => Some("audit"),
-        "listTenants" | "listTokens" | "addToken" | "rotateToken" | "revokeToken" => Some("manage"),
+        "listTenants" | "listTokens" | "addToken" | "rotateToken" | "revokeToken" | "endSessions" => {
+            Some("manage")
+        }
         _ if starts(&["put", "post"]) => Some("put"),
         _ if starts(&["cancel", "reschedule", "shift", "promote", "replay", "bury", "begin", "abort"]) => {
             Some("act")

@@ -112,6 +112,44 @@ async fn a_session_of_one_gateway_is_known_to_another() {
 }
 
 #[tokio::test]
+async fn all_sessions_of_one_token_end_at_every_gateway_and_those_of_others_stay() {
+    let (stage, _folder, file) = guarded().await;
+    let other = stage.another_with(&format!("tokens = \"{}\"\n", file.display())).await;
+    let (first, second) = (cookie(&stage.gateway, "seen").await, cookie(&other, "seen").await);
+    let of_shop = cookie(&stage.gateway, "secret").await;
+    let me = async |gateway: &Running, cookie: &str| {
+        Answer::of(from_the_page(gateway, Method::GET, "/v1/me").header("cookie", cookie)).await
+    };
+    let end = async |query: &str, token: &str| {
+        let request = stage.gateway.request(Method::DELETE, &format!("/v1/sessions{query}"));
+        Answer::of(request.bearer_auth(token)).await
+    };
+    assert_eq!(end("?token_name=desk", "seen").await.with(403)["code"], "DQ-G122");
+    assert_eq!(end("", "secret").await.with(422)["code"], "DQ-G114");
+    assert_eq!(end("?token_name=desk&person=desk", "secret").await.with(422)["code"], "DQ-G114");
+    assert_eq!(end("?person=desk", "secret").await.status, 204, "a person is not a token");
+    me(&stage.gateway, &first).await.with(200);
+    assert_eq!(end("?token_name=desk", "secret").await.status, 204);
+    for (gateway, cookie) in [(&stage.gateway, &first), (&other, &second)] {
+        let ended = me(gateway, cookie).await.with(401);
+        assert_eq!((&ended["code"], &ended["reason"]), (&json!("DQ-G121"), &json!("ended")));
+    }
+    me(&stage.gateway, &of_shop).await.with(200);
+    me(&other, &cookie(&other, "seen").await).await.with(200);
+    let logged = async || {
+        let request = stage.gateway.request(Method::GET, "/v1/actions?limit=10").bearer_auth("secret");
+        Answer::of(request).await.with(200)["actions"].clone()
+    };
+    let has_entry = |actions: &Value| {
+        let mut entries = actions.as_array().unwrap().iter();
+        entries.any(|entry| {
+            entry["action"] == "endSessions" && entry["outcome"] == "done" && entry["who"] == "shop"
+        })
+    };
+    wait_until("the entry of the log", SHORT, async || has_entry(&logged().await)).await;
+}
+
+#[tokio::test]
 async fn without_tokens_anybody_of_this_host_may_do_everything() {
     let stage = Stage::start("").await;
     let me = stage.gateway.get("/v1/me").await.with(200);
