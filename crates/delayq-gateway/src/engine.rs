@@ -11,6 +11,7 @@ use crate::quotas::TenantQuotas;
 use crate::receipts::Receipts;
 use crate::server::Server;
 use crate::shown::Shown;
+use crate::spool::SharedSpool;
 use crate::state::{App, AppSettings, Unscoped};
 use crate::tenants::Tenants;
 use crate::tls::Tls;
@@ -73,7 +74,7 @@ impl Common {
     }
 
     /// Without a spool, writes that cannot reach Redis fail.
-    pub(crate) fn engine(&self, client: Client, spool: Option<Arc<dyn Spool>>) -> Engine {
+    pub(crate) fn engine(&self, client: Client, spool: Option<Arc<SharedSpool>>) -> Engine {
         let admin = Admin::new(client.clone());
         let receipts = Receipts::new(admin.clone(), self.key.clone());
         let (dispatcher, arriving) = Dispatcher::new(Arc::clone(&self.places));
@@ -96,10 +97,9 @@ impl Common {
             shown: Shown::new(&self.config.shown),
         };
         let mut options = ProducerOptions::default();
-        let spools = spool.is_some();
-        options.spool = spool;
+        options.spool = spool.clone().map(|spool| spool as Arc<dyn Spool>);
         let producer = Producer::start(client, options);
-        let app = App::new(settings, Unscoped { producer, spools, admin, holder, dispatcher, receipts });
+        let app = App::new(settings, Unscoped { producer, spool, admin, holder, dispatcher, receipts });
         Engine { app, running, giving_back }
     }
 

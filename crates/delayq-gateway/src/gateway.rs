@@ -9,8 +9,8 @@ use crate::metrics::GatewayMetrics;
 use crate::processes::Processes;
 use crate::routes::router;
 use crate::server::Server;
+use crate::spool::SharedSpool;
 use crate::tls::Tls;
-use delayq::spool::Spool;
 use delayq::{Admin, Client, Error};
 use delayq_look::Deployment;
 use delayq_service::{Fault, Metrics, Tasks};
@@ -22,7 +22,7 @@ pub struct Deps {
     /// The deployment.
     pub deployment: Deployment,
     /// The spool for writes of the deployment that cannot reach Redis, from [`crate::open_spool`]. `None`: such writes fail.
-    pub spool: Option<Arc<dyn Spool>>,
+    pub spool: Option<Arc<SharedSpool>>,
     /// The deployments of lmstfy's further pools, by name of the pool: [`LmstfyConfig::clients`].
     pub pools: Vec<(String, Client)>,
     /// The registry for metrics.

@@ -65,5 +65,5 @@ pub use lmstfy::{LmstfyConfig, PoolConfig};
 pub use oidc::{GroupConfig, OidcConfig};
 pub use openapi::{DOCUMENT, generated};
 pub use service::{Config, GatewayService};
-pub use spool::open_spool;
+pub use spool::{SharedSpool, open_spool};
 pub use tokens::token_line;

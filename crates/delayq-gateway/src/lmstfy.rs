@@ -34,6 +34,7 @@ use crate::codes::ACCOUNTS;
 use crate::engine::{Common, Engine};
 use crate::origin;
 use crate::server::Server;
+use crate::spool::SharedSpool;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -42,7 +43,6 @@ use axum::response::Response;
 use config::DEFAULT_POOL;
 use counters::Counters;
 use delayq::protocol::MAX_PAYLOAD_BYTES;
-use delayq::spool::Spool;
 use delayq::{Admin, Client};
 use delayq_service::{Fault, Tasks, host_now};
 use keys::PoolTokens;
@@ -65,7 +65,7 @@ pub(crate) struct Lmstfy {
 pub(crate) async fn build(
     config: &LmstfyConfig,
     common: &Common,
-    (client, spool): (Client, Option<Arc<dyn Spool>>),
+    (client, spool): (Client, Option<Arc<SharedSpool>>),
     pools: Vec<(String, Client)>,
 ) -> Result<Lmstfy, Fault> {
     let keys = PoolTokens::new(Admin::new(client.clone()));

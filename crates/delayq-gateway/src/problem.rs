@@ -12,6 +12,10 @@ use axum::response::{IntoResponse, Response};
 use delayq::protocol::EnvelopeError;
 use delayq::{Advice, Error, Fate, MessageError, PutError};
 use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Pause before a write that the spool had no room for: the spool first has to be carried out.
+const SPOOL_WAIT: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
@@ -65,6 +69,13 @@ impl Problem {
         let problem = Self::new(Kind::OverQuota, over.to_string()).fate(Fate::NotApplied);
         // An open connection would take a place all the same.
         Self { over: Some(over), closes: over.quota == Quota::Connections, ..problem }
+    }
+
+    /// The tenant's share of the spool, of this many bytes, is used up.
+    pub(crate) fn over_spool(share: u64) -> Self {
+        let over = Over::new(Quota::Spool, share).wait(SPOOL_WAIT);
+        let problem = Self::new(Kind::OverShare, over.to_string()).fate(Fate::NotApplied);
+        Self { over: Some(over), ..problem }
     }
 
     /// With another detail.

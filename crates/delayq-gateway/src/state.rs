@@ -13,6 +13,7 @@ use crate::quotas::TenantQuotas;
 use crate::receipts::Receipts;
 use crate::sessions::Sessions;
 use crate::shown::Shown;
+use crate::spool::SharedSpool;
 use crate::tokens::Tokens;
 use delayq::protocol::Holder;
 use delayq::{Admin, Producer};
@@ -61,8 +62,8 @@ pub(crate) struct AppSettings {
 /// The clients of the deployment. They know names as Redis has them, so routes use them through [`Scope`] only.
 pub(crate) struct Unscoped {
     pub(crate) producer: Producer,
-    /// True if the producer has a spool.
-    pub(crate) spools: bool,
+    /// That of the producer; `None`: the producer has none.
+    pub(crate) spool: Option<Arc<SharedSpool>>,
     pub(crate) admin: Admin,
     pub(crate) holder: Holder,
     pub(crate) dispatcher: Dispatcher,

@@ -2,11 +2,10 @@
 //! library.
 
 use super::servers::Servers;
-use delayq::spool::Spool;
 use delayq_cluster::advertised;
 use delayq_compensator::{CompensatorConfig, IntakeConfig, Sources, SourcesConfig, SourcesDeps};
 use delayq_forwarder::{Config as ForwarderConfig, Forwarder, Settings as ForwarderSettings};
-use delayq_gateway::{Gateway, GatewayConfig, LmstfyConfig};
+use delayq_gateway::{Gateway, GatewayConfig, LmstfyConfig, SharedSpool};
 use delayq_look::Deployment;
 use delayq_service::config::{Environment, Loaded, Source, SpoolConfig, load};
 use delayq_service::deployment::client;
@@ -149,7 +148,7 @@ impl Roles {
 }
 
 /// A spool that cannot be used does not stop the gateway: as a source, the spool makes the process unready.
-fn gateway_spool(config: &SpoolConfig) -> Option<Arc<dyn Spool>> {
+fn gateway_spool(config: &SpoolConfig) -> Option<Arc<SharedSpool>> {
     delayq_gateway::open_spool(config).unwrap_or_else(|fault| {
         tracing::error!("the gateway runs without the spool: {fault}");
         None

@@ -28,10 +28,10 @@ pub(super) async fn delete(ask: &CheckedCall, id: &str) -> JobReply {
 
 /// Ends a job in any state. Where the job waits in the spool, or Redis is unavailable, its end goes into the spool behind it.
 pub(super) async fn finish(ask: &CheckedCall, target: &Target) -> Result<(), Refusal> {
-    let Unscoped { producer, spools, .. } = ask.app.unscoped();
+    let Unscoped { producer, spool, .. } = ask.app.unscoped();
     let mut ended = producer.finish_many(ask.topic(), FinishWhich::Any, slice::from_ref(target)).await;
     match ended.pop().expect("each target has one answer") {
-        Ok(FinishOutcome::Unknown) | Err(_) if *spools => {
+        Ok(FinishOutcome::Unknown) | Err(_) if spool.is_some() => {
             producer.cancel(ask.topic(), target).await.map(drop).map_err(internal)
         }
         Ok(FinishOutcome::Failed(why)) => Err(internal(why)),

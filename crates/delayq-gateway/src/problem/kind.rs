@@ -40,13 +40,14 @@ pub(crate) enum Kind {
     LostLogin,
     SpoolRefused,
     NoUpgrade,
+    OverShare,
 }
 
 // === impl Kind ===
 
 impl Kind {
     /// In the order of codes.
-    pub(crate) const ALL: [Self; 35] = [
+    pub(crate) const ALL: [Self; 36] = [
         Self::Malformed,
         Self::NoToken,
         Self::OtherOrigin,
@@ -82,6 +83,7 @@ impl Kind {
         Self::LostLogin,
         Self::SpoolRefused,
         Self::NoUpgrade,
+        Self::OverShare,
     ];
 
     const fn row(self) -> (&'static str, u16, &'static str) {
@@ -123,6 +125,9 @@ impl Kind {
                 ("DQ-G134", 503, "Redis is unavailable, and the spool cannot keep the write")
             }
             Self::NoUpgrade => ("DQ-G135", 426, "the route speaks WebSocket"),
+            Self::OverShare => {
+                ("DQ-G136", 503, "Redis is unavailable, and the tenant's share of the spool is used up")
+            }
         }
     }
 

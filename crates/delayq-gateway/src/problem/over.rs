@@ -11,6 +11,7 @@ pub(crate) enum Quota {
     Polls,
     Connections,
     Turns,
+    Spool,
 }
 
 /// A quota that is used up.
@@ -32,6 +33,7 @@ impl Quota {
             Self::Polls => "polls",
             Self::Connections => "connections",
             Self::Turns => "turns",
+            Self::Spool => "spool",
         }
     }
 }
@@ -71,6 +73,12 @@ impl fmt::Display for Over {
             Quota::Bytes => write!(f, "the tenant's requests may take {most} bytes of memory in a gateway"),
             Quota::Polls => write!(f, "{most} reserves of the tenant may wait at a gateway"),
             Quota::Connections => write!(f, "{most} connections may be the tenant's at a gateway"),
+            Quota::Spool => {
+                write!(
+                    f,
+                    "Redis is unavailable, and {most} bytes of the spool are the tenant's, which are used up"
+                )
+            }
             Quota::Turns => {
                 write!(
                     f,

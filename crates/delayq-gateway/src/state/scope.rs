@@ -48,6 +48,9 @@ impl Scope {
     /// As the guard has noted in the request.
     pub(crate) fn of(app: &App, noted: &Extensions) -> Self {
         let tenant = noted.get::<Caller>().and_then(|caller| caller.tenant.clone());
+        if let (Some(spool), Some(tenant)) = (&app.unscoped().spool, &tenant) {
+            spool.know(tenant);
+        }
         Self { app: app.clone(), names: Names::of(tenant), turn: noted.get::<TenantTurn>().cloned() }
     }
 
@@ -230,8 +233,10 @@ impl Scope {
         let text = error.to_string();
         let problem = Problem::from(error);
         let Some(tenant) = self.names.tenant() else { return problem };
-        match problem.kind() {
-            Kind::RedisAway | Kind::SpoolRefused | Kind::Fault => {
+        let share = self.app.unscoped().spool.as_ref().and_then(|spool| spool.used_up(tenant));
+        match (problem.kind(), share) {
+            (Kind::SpoolRefused, Some(share)) => Problem::over_spool(share),
+            (Kind::RedisAway | Kind::SpoolRefused | Kind::Fault, _) => {
                 tracing::debug!(%tenant, text, "a call of a tenant failed");
                 problem.because("the deployment did not carry out the call")
             }

@@ -93,6 +93,54 @@ async fn taken(gateway: &Running, topic: &str) -> BTreeMap<String, u64> {
 }
 
 #[tokio::test]
+async fn a_tenant_that_floods_leaves_most_of_the_spool_to_the_others() {
+    let folder = Folder::new("tokens");
+    let of = |tenant: &str| token_line(tenant, tenant).replace('\n', &format!(" tenant={tenant}\n"));
+    let file = folder.join("tokens");
+    std::fs::write(&file, of("noisy") + &of("quiet") + &token_line("all", "all")).unwrap();
+    let gateway = format!("tokens = \"{}\"\n", file.display());
+    let mut host = Host::with(&gateway, "").await;
+    host.settings = host.settings.replace("[spool]\n", "[spool]\nmax_bytes = \"1MiB\"\n");
+    host.restart_gateway().await;
+    host.kill_redis().await;
+
+    let body = json!({ "due": FAR, "payload": "x".repeat(20_000) });
+    let put = async |host: &Host, token: &str, id: &str| {
+        let request = host.gateway().request(Method::PUT, &at(id)).bearer_auth(token);
+        Answer::of(request.json(&body)).await
+    };
+    let mut spooled = 0;
+    let refused = loop {
+        match put(&host, "noisy", &format!("n{spooled}")).await {
+            answer if answer.status == 202 => spooled += 1,
+            answer => break answer,
+        }
+    };
+    assert_eq!(spooled, 262_144 / 20_256, "a quarter of the spool");
+    let problem = refused.with(503);
+    assert_eq!((&problem["code"], &problem["fate"]), (&json!("DQ-G136"), &json!("not_applied")));
+    assert_eq!((refused.header("retry-after"), refused.header("ratelimit")), ("10", "\"spool\";r=0;t=10"));
+    let line = format!("{}\n", json!({ "topic": "t", "id": "line", "payload": "x".repeat(20_000) }));
+    let request = host.gateway().request(Method::POST, "/v1/messages").bearer_auth("noisy");
+    let lines = Answer::of(request.header("content-type", "application/x-ndjson").body(line)).await.lines();
+    assert_eq!((&lines[0]["code"], &lines[1]["outcomes"]), (&json!("DQ-G136"), &json!({ "failed": 1 })));
+    for token in ["quiet", "all"] {
+        for n in 0..10 {
+            assert_eq!(put(&host, token, &format!("q{n}")).await.status, 202, "{token} {n}");
+        }
+    }
+    // Behind what waits, a message may be changed still, up to twice the share.
+    let request = host.gateway().request(Method::DELETE, &at("n0")).bearer_auth("noisy");
+    assert_eq!(Answer::of(request).await.with(202)["outcome"], "spooled");
+
+    let _compensator = host.drained().await;
+    let is_stored = async || put(&host, "noisy", "after").await.status == 201;
+    wait_until("a put of the tenant", LONG, is_stored).await;
+    host.kill_redis().await;
+    assert_eq!(put(&host, "noisy", "again").await.status, 202, "the share is free again");
+}
+
+#[tokio::test]
 async fn puts_while_redis_is_away_are_spooled_and_delivered_once_though_the_gateway_is_killed() {
     let mut host = Host::start().await;
     host.gateway().put(&at("before"), &json!({})).await.with(201);

@@ -1,0 +1,139 @@
+//! How much of the spool each tenant takes.
+//!
+//! Counted are the bytes that this gateway appended since the spool was empty last: the compensator, a process of its own, says
+//! no more. So a share is free again once everything has left the spool.
+
+use crate::tenant::Tenant;
+use delayq::spool::{GroupRecord, SpoolAction, SpoolRecord};
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A tenant takes at most this part of the spool, and up to twice as much behind what waits of the same message.
+const PART: u64 = 4;
+/// Approximate bytes of a record besides payload and headers.
+const HEAD_BYTES: usize = 256;
+
+#[derive(Debug)]
+pub(super) struct Shares {
+    most: u64,
+    /// By the name of the tenant.
+    taken: Mutex<HashMap<String, Share>>,
+}
+
+#[derive(Debug, Default)]
+struct Share {
+    bytes: u64,
+    /// True since a refusal.
+    is_used_up: bool,
+}
+
+/// What a call appends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Anywhere,
+    /// Only where something of the same message or group waits.
+    Behind,
+}
+
+// === impl Shares ===
+
+impl Shares {
+    pub(super) fn of(max_bytes: u64) -> Self {
+        Self { most: max_bytes / PART, taken: Mutex::default() }
+    }
+
+    pub(super) const fn most(&self) -> u64 {
+        self.most
+    }
+
+    /// From now on, what begins with the prefix of the tenant counts.
+    pub(super) fn know(&self, tenant: &Tenant) {
+        let mut taken = self.taken();
+        if !taken.contains_key(tenant.name()) {
+            taken.insert(tenant.name().to_owned(), Share::default());
+        }
+    }
+
+    pub(super) fn is_used_up(&self, tenant: &Tenant) -> bool {
+        self.taken().get(tenant.name()).is_some_and(|share| share.is_used_up)
+    }
+
+    /// Everything has left the spool.
+    pub(super) fn reset(&self) {
+        self.taken().values_mut().for_each(|share| *share = Share::default());
+    }
+
+    /// Takes room for a record of this name, a topic or a group. `Err`: the share is used up.
+    pub(super) fn take(&self, name: &str, bytes: u64, place: Place) -> Result<(), ()> {
+        let most = if place == Place::Behind { 2 * self.most } else { self.most };
+        match owner(&mut self.taken(), name) {
+            Some(share) if share.bytes + bytes > most => {
+                share.is_used_up = true;
+                Err(())
+            }
+            Some(share) => {
+                share.bytes += bytes;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Gives room back that was not needed.
+    pub(super) fn give_back(&self, name: &str, bytes: u64) {
+        if let Some(share) = owner(&mut self.taken(), name) {
+            share.bytes = share.bytes.saturating_sub(bytes);
+        }
+    }
+
+    fn taken(&self) -> MutexGuard<'_, HashMap<String, Share>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn owner<'t>(taken: &'t mut HashMap<String, Share>, name: &str) -> Option<&'t mut Share> {
+    taken.get_mut(name.split_once('/')?.0)
+}
+
+pub(super) fn bytes_of(record: &SpoolRecord) -> u64 {
+    let content = match &record.action {
+        SpoolAction::Put(message) => {
+            let headers = message.headers.iter().map(|(name, value)| name.len() + value.len());
+            message.payload.len() + headers.sum::<usize>()
+        }
+        _ => 0,
+    };
+    (HEAD_BYTES + content) as u64
+}
+
+/// The name by which a change of a group belongs to a tenant.
+pub(super) fn name_of(record: &GroupRecord) -> &str {
+    record.topic.as_ref().map_or(record.group.as_str(), |topic| topic.as_str())
+}
+
+pub(super) const OF_A_GROUP: u64 = HEAD_BYTES as u64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_takes_its_part_alone_and_twice_as_much_behind_what_waits() {
+        let (shares, acme) = (Shares::of(400), "acme".parse().unwrap());
+        assert_eq!(shares.take("acme/orders", 1_000, Place::Anywhere), Ok(()), "nobody is limited yet");
+        shares.know(&acme);
+        assert_eq!(shares.take("acme/orders", 80, Place::Anywhere), Ok(()));
+        assert_eq!(shares.take("acme/mails", 30, Place::Anywhere), Err(()));
+        assert!(shares.is_used_up(&acme));
+        assert_eq!(shares.take("acme/mails", 30, Place::Behind), Ok(()));
+        assert_eq!(shares.take("acme/mails", 91, Place::Behind), Err(()));
+        for other in ["orders", "globex/orders", "acme2/orders", "acme"] {
+            assert_eq!(shares.take(other, 1_000, Place::Anywhere), Ok(()), "{other}");
+        }
+        shares.give_back("acme/orders", 80);
+        assert_eq!(shares.take("acme/orders", 70, Place::Anywhere), Ok(()));
+        shares.reset();
+        assert!(!shares.is_used_up(&acme));
+        assert_eq!(shares.take("acme/orders", 100, Place::Anywhere), Ok(()));
+    }
+}
