@@ -1,5 +1,8 @@
-//! Mutated requests of both APIs over sockets: each is answered, or its connection is closed, in bounded time; nothing of another
+//! Mutated requests of both APIs and of lmstfy's admin port, and mutated frames of streams, over sockets: each is answered, or its connection is closed, in bounded time; nothing of another
 //! tenant is in an answer, and the gateway goes on.
+
+mod frames;
+mod requests;
 
 use super::lmstfy::scene::Ports;
 use super::stage::{Answer, Running, Stage};
@@ -10,6 +13,7 @@ use delayq_tests::mutation;
 use delayq_tests::process::Stream;
 use fastrand::Rng;
 use futures_util::{StreamExt as _, stream};
+use requests::{Asked, LMSTFY, LMSTFY_ADMIN, NATIVE, OPERATOR};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -26,145 +30,6 @@ const AT_ONCE: usize = 16;
 const PATIENCE: Duration = Duration::from_millis(100);
 /// In the message of another tenant, and in no request.
 const SECRET: &str = "canary-of-globex";
-const JSON: &str = "application/json";
-const LINES: &str = "application/x-ndjson";
-
-/// Requests of the native API: method, path, content type and body.
-const NATIVE: &[(&str, &str, &str, &str)] = &[
-    (
-        "PUT",
-        "/v1/topics/t/messages/a?past_ok=true",
-        JSON,
-        r#"{"due":"+1h","payload":{"a":1},"group":"g","headers":{"h":"v"},"replace":true}"#,
-    ),
-    (
-        "PUT",
-        "/v1/topics/t/messages/b",
-        "text/plain\r\nDelayq-Due: +1h\r\nDelayq-Backoff: 1s..1m\r\nDelayq-Header-Trace: 4b",
-        "x",
-    ),
-    ("POST", "/v1/topics/t/messages", "text/plain\r\nIdempotency-Key: k\r\nDelayq-Deadline: 2s", "x"),
-    (
-        "POST",
-        "/v1/messages",
-        LINES,
-        "{\"topic\":\"t\",\"id\":\"l\",\"due\":4070908800000}\n{\"topic\":\"u\",\"payload_base64\":\"eHh4\"}\n",
-    ),
-    (
-        "POST",
-        "/v1/messages",
-        "application/cloudevents-batch+json",
-        r#"[{"specversion":"1.0","id":"1","source":"/s","type":"t","data":{"a":1}},{"specversion":"1.0","delayqdue":"+1h"}]"#,
-    ),
-    (
-        "POST",
-        "/v1/topics/t/messages",
-        "application/cloudevents+json",
-        r#"{"specversion":"1.0","id":"1","source":"/s","type":"t","data_base64":"AP8=","delayqgroup":"g","x":null}"#,
-    ),
-    (
-        "PUT",
-        "/v1/topics/t/messages/e",
-        "text/plain\r\nce-specversion: 1.0\r\nce-id: 1\r\nce-source: /s%20\r\nce-type: t\r\nce-delayqjitter: 1h",
-        "x",
-    ),
-    ("GET", "/v1/topics/t/messages/a?group=g&payload=base64", "", ""),
-    ("GET", "/v1/topics/t/messages/a/payload?group=g", "", ""),
-    ("GET", "/v1/topics/t/messages/a/history?group=g", "", ""),
-    ("DELETE", "/v1/topics/t/messages/c", "text/plain\r\nIf-Match: \"17-4070908800000\"", ""),
-    (
-        "POST",
-        "/v1/topics/t/messages/b/reschedule",
-        JSON,
-        r#"{"due":"2099-01-01T00:00:00Z","expected_due":4070908800000}"#,
-    ),
-    ("POST", "/v1/topics/t/messages/b/replay", JSON, r#"{"delay":"1h"}"#),
-    ("POST", "/v1/cancel", JSON, r#"[{"topic":"t","id":"a","group":"g"},{"topic":"..","id":"."}]"#),
-    (
-        "POST",
-        "/v1/reschedule",
-        JSON,
-        r#"[{"topic":"t","id":"b","by":"-10m","expected_due":"2099-01-01T00:00:00Z"}]"#,
-    ),
-    ("POST", "/v1/replay", LINES, "{\"topic\":\"t\",\"id\":\"b\",\"delay\":\"1m\"}\n"),
-    ("POST", "/v1/get", JSON, r#"[{"topic":"t","id":"a","group":"g","payload":"text"}]"#),
-    (
-        "GET",
-        "/v1/topics/t/messages?state=delayed&from=2020-01-01T00:00:00Z&to=4070908800000&limit=10&payload=shown&header=h:v",
-        "",
-        "",
-    ),
-    ("GET", "/v1/groups/g/messages?topic=t&limit=5&after=x", "", ""),
-    ("POST", "/v1/groups/g/cancel?topic=t", "", ""),
-    ("POST", "/v1/groups/g/shift", JSON, r#"{"by":"10m","token":"once"}"#),
-    ("POST", "/v1/groups/g/promote?max=10&to=2099-01-01T00:00:00Z", "", ""),
-    ("GET", "/v1/topics?limit=3&after=a", "", ""),
-    ("GET", "/v1/topics/t/histogram?from=2026-01-01T00:00:00Z&to=2026-01-02T00:00:00Z&width=15m", "", ""),
-    ("GET", "/v1/topics/t/horizon", "", ""),
-    (
-        "PATCH",
-        "/v1/topics/t/policy",
-        JSON,
-        r#"{"lease":"1m","max_attempts":5,"backoff":"1s..1m","history":10}"#,
-    ),
-    ("PUT", "/v1/topics/u/rate", JSON, r#"{"rate":100.5}"#),
-    ("POST", "/v1/topics/u/pause?group=g", "", ""),
-    ("POST", "/v1/topics/t/promote?from=2099-01-01T00:00:00Z&max=5", "", ""),
-    ("DELETE", "/v1/topics/u", "", ""),
-    (
-        "POST",
-        "/v1/reserve",
-        JSON,
-        r#"{"topics":["t","u"],"max":5,"max_bytes":1000,"wait":"20ms","lease":"1s","worker":"w"}"#,
-    ),
-    (
-        "POST",
-        "/v1/settle",
-        JSON,
-        r#"[{"receipt":"AAAAAAAAAAAAAAAAAAAAAAAA","do":"release","delay":"1s","keep_attempt":true,"reason":"r"}]"#,
-    ),
-    ("PUT", "/v1/leases/AAAAAAAAAAAAAAAAAAAAAAAA/extend", JSON, r#"{"lease":"5m"}"#),
-    (
-        "POST",
-        "/v1/operations",
-        JSON,
-        r#"{"action":"cancel","filter":{"topics":["t"],"group":"g","state":"pending","headers":{"h":"v"}},"dry_run":true}"#,
-    ),
-    ("GET", "/v1/operations/00000000000000000000000000000000", "", ""),
-    ("GET", "/v1/actions?limit=10", "", ""),
-    ("POST", "/v1/session", JSON, r#"{"token":"acme"}"#),
-    (
-        "POST",
-        "/v1/tenants/globex/tokens",
-        JSON,
-        r#"{"name":"n","rights":["read"],"until":"2099-01-01T00:00:00Z"}"#,
-    ),
-    ("GET", "/v1/me", "", ""),
-    ("GET", "/v1/status", "", ""),
-    ("GET", "/?once=x", "", ""),
-];
-
-/// Requests of lmstfy's API.
-const LMSTFY: &[(&str, &str, &str, &str)] = &[
-    (
-        "PUT",
-        "/api/ns/q?delay=1&ttl=60&tries=3",
-        "text/plain\r\nEnable-Job-Version: YES\r\nJob-Attr-K: v",
-        "x",
-    ),
-    ("PUT", "/api/ns/q/bulk?tries=2", JSON, r#"[1,{"a":[null]},"x"]"#),
-    ("PUT", "/api/ns/q/job/01M8NTTNZR56XG1AT6H0000000?delay=5", "text/plain", "x"),
-    ("GET", "/api/ns/q,r?ttr=1&timeout=0&count=2", "", ""),
-    ("GET", "/api/ns/q/peek", "", ""),
-    ("GET", "/api/ns/q/job/01M8NTTNZR56XG1AT6H0000000", "", ""),
-    ("DELETE", "/api/ns/q/job/01M8NTTNZR56XG1AT6H0000000", "", ""),
-    ("DELETE", "/api/ns/r", "", ""),
-    ("GET", "/api/ns/q/size", "", ""),
-    ("GET", "/api/ns/q/deadletter", "", ""),
-    ("PUT", "/api/ns/q/deadletter?limit=2&ttl=60", "", ""),
-    ("DELETE", "/api/ns/q/deadletter?limit=1", "", ""),
-    ("GET", "/api/globex/vault/peek", "", ""),
-];
 
 /// Misplaced pieces of HTTP, JSON and the names of another tenant.
 const PIECES: [&str; 24] = [
@@ -197,7 +62,12 @@ const PIECES: [&str; 24] = [
 struct Target {
     address: String,
     token: String,
-    requests: &'static [(&'static str, &'static str, &'static str, &'static str)],
+    /// None: frames of a stream.
+    requests: &'static [Asked],
+    /// How many of the requests go here, in relation to the others.
+    weight: u32,
+    /// True if the caller may see what belongs to every tenant.
+    sees_all: bool,
 }
 
 // === impl Target ===
@@ -205,6 +75,9 @@ struct Target {
 impl Target {
     /// Mutated in its text, in its bytes, or in its body alone, of which the length is then told truly.
     fn request(&self, rng: &mut Rng) -> Vec<u8> {
+        if self.requests.is_empty() {
+            return frames::asked(rng, &self.address, &self.token);
+        }
         let (method, path, kind, body) = self.requests[rng.usize(..self.requests.len())];
         let is_of_body = !body.is_empty() && rng.bool();
         let body = if is_of_body { mutation::text(rng, body, &PIECES) } else { body.to_owned() };
@@ -261,15 +134,15 @@ fn is_whole(answer: &[u8]) -> bool {
 }
 
 /// What is wrong with an answer, if anything.
-fn wrong(answer: &[u8]) -> Option<String> {
+fn wrong(target: &Target, answer: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(answer);
-    if text.contains(SECRET) {
+    if text.contains(SECRET) && !target.sees_all {
         return Some("something of another tenant".to_owned());
     }
     let (head, body) = split(answer)?;
     let status: u16 = head.split(' ').nth(1)?.parse().ok()?;
-    // 503 and 504 name an outage, or a deadline that the request names.
-    if status >= 500 && ![503, 504].contains(&status) {
+    // 503 and 504 name an outage, or a deadline that the request names; lmstfy answers 500 to a second limit of a token.
+    if status >= 500 && ![503, 504].contains(&status) && !text.contains("has already exists") {
         return Some(format!("status {status}"));
     }
     let is_problem = head.contains("content-type: application/problem+json") && is_whole(answer);
@@ -278,7 +151,7 @@ fn wrong(answer: &[u8]) -> Option<String> {
     match problem {
         Some(Ok(problem)) if problem["code"].as_str().is_some_and(|code| code.starts_with("DQ-G")) => None,
         Some(odd) => Some(format!("a problem that cannot be read: {odd:?}")),
-        None => None,
+        None => frames::wrong(answer),
     }
 }
 
@@ -294,7 +167,7 @@ async fn stage() -> (Stage, Folder) {
     let folder = Folder::new("tokens");
     let file = folder.join("tokens");
     let of = |tenant: &str| token_line(tenant, tenant).replace('\n', &format!(" tenant={tenant}\n"));
-    std::fs::write(&file, of("acme") + &of("globex")).unwrap();
+    std::fs::write(&file, of("acme") + &of("globex") + &token_line("boss", "boss")).unwrap();
     let lmstfy = "[lmstfy]\nenabled = true\nlisten = \"127.0.0.1:0\"\nadmin_listen = \"127.0.0.1:0\"\n";
     (Stage::start(&format!("tokens = \"{}\"\n{lmstfy}", file.display())).await, folder)
 }
@@ -307,32 +180,47 @@ async fn requests_answer(cases: u64) {
     let vault = stage.gateway.request(Method::PUT, "/v1/topics/vault/messages/one").bearer_auth("globex");
     let message = json!({ "payload": SECRET, "due": "2099-01-01T00:00:00Z" });
     Answer::of(vault.json(&message)).await.with(201);
+    let native = |token: &str, requests, weight| Target {
+        address: stage.gateway.address.clone(),
+        token: format!("Authorization: Bearer {token}\r\n"),
+        requests,
+        weight,
+        sees_all: token == "boss",
+    };
+    let lmstfy = |address: &str, requests, weight| Target {
+        address: address.strip_prefix("http://").unwrap().to_owned(),
+        token: format!("X-Token: {}\r\n", ports.token),
+        requests,
+        weight,
+        sees_all: false,
+    };
     let targets = [
-        Target {
-            address: stage.gateway.address.clone(),
-            token: "Authorization: Bearer acme\r\n".to_owned(),
-            requests: NATIVE,
-        },
-        Target {
-            address: ports.api.strip_prefix("http://").unwrap().to_owned(),
-            token: format!("X-Token: {}\r\n", ports.token),
-            requests: LMSTFY,
-        },
+        native("acme", NATIVE, 32),
+        native("boss", OPERATOR, 8),
+        native("acme", &[], 4),
+        lmstfy(&ports.api, LMSTFY, 15),
+        lmstfy(&ports.admin, LMSTFY_ADMIN, 5),
     ];
+    let all: u32 = targets.iter().map(|target| target.weight).sum();
     let mut rng = Rng::with_seed(17);
     let requests = (0..cases).map(|n| {
-        let target = &targets[usize::from(rng.u8(..4) == 0)];
+        let mut left = i64::from(rng.u32(..all));
+        let of_draw = |target: &&Target| {
+            left -= i64::from(target.weight);
+            left < 0
+        };
+        let target = targets.iter().find(of_draw).expect("the weights are drawn from");
         (n, target, target.request(&mut rng))
     });
     let mut answers = stream::iter(requests)
         .map(|(n, target, request)| async move {
             let answer = target.answer(&request).await;
-            (n, request, answer)
+            (n, target, request, answer)
         })
         .buffer_unordered(AT_ONCE);
     let mut answered = 0;
-    while let Some((n, request, answer)) = answers.next().await {
-        if let Some(wrong) = wrong(&answer) {
+    while let Some((n, target, request, answer)) = answers.next().await {
+        if let Some(wrong) = wrong(target, &answer) {
             let (request, answer) = (String::from_utf8_lossy(&request), String::from_utf8_lossy(&answer));
             panic!("{wrong}\n--- request {n}\n{request}\n--- answer\n{answer}");
         }
