@@ -32,7 +32,6 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use outgoing::Reporting;
 use socket::Socket;
-use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,25 +116,31 @@ impl Server {
         });
     }
 
+    /// TLS has a future of its own: its state takes kilobytes, which a connection without TLS would take, too.
     fn serve(&self, stream: TcpStream, shutdown: Shutdown) -> impl Future<Output = ()> + Send + use<> {
         let stream = Arc::new(stream);
         let peer = Peer::of(&stream);
         let socket = Socket::new(stream, self.write_timeout);
-        let (acceptor, metrics) = (self.tls.as_ref().map(Tls::acceptor), self.metrics.clone());
         let (router, header_timeout) = (self.router.clone(), self.header_timeout);
+        let (tls, metrics) = (self.tls.as_ref().map(Tls::acceptor), self.metrics.clone());
+        let secured = tls.map(|acceptor| (acceptor, metrics));
         async move {
-            let Some(acceptor) = acceptor else {
-                return serve(socket, router, peer, header_timeout, &shutdown).await;
-            };
-            let handshake = tokio::time::timeout(header_timeout, acceptor.accept(socket));
-            match shutdown.or(handshake).await {
-                Some(Ok(Ok(stream))) => serve(stream, router, peer, header_timeout, &shutdown).await,
-                Some(Ok(Err(error))) => {
-                    tracing::debug!(%error, "a TLS handshake failed");
-                    metrics.handshake_failed();
+            match secured {
+                None => serve(socket, router, peer, header_timeout, &shutdown).await,
+                Some((acceptor, metrics)) => {
+                    let handshake = tokio::time::timeout(header_timeout, acceptor.accept(socket));
+                    let Some(shaken) = shutdown.or(Box::pin(handshake)).await else { return };
+                    match shaken {
+                        Ok(Ok(stream)) => {
+                            Box::pin(serve(Box::new(stream), router, peer, header_timeout, &shutdown)).await;
+                        }
+                        Ok(Err(error)) => {
+                            tracing::debug!(%error, "a TLS handshake failed");
+                            metrics.handshake_failed();
+                        }
+                        Err(_) => metrics.handshake_failed(),
+                    }
                 }
-                Some(Err(_)) => metrics.handshake_failed(),
-                None => {}
             }
         }
     }
@@ -171,7 +176,8 @@ async fn requests(
         request.extensions_mut().insert(peer.clone());
         request.extensions_mut().insert(seat.clone());
         request.extensions_mut().insert(onward.clone());
-        answer(router.clone(), request)
+        // hyper keeps room for the answer's future from the start: an idle connection needs none.
+        Box::pin(router.clone().oneshot(request))
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -190,11 +196,4 @@ async fn requests(
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended early");
     }
-}
-
-async fn answer(
-    router: Router,
-    request: Request<axum::body::Body>,
-) -> Result<axum::response::Response, Infallible> {
-    router.oneshot(request).await
 }
