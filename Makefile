@@ -20,7 +20,7 @@ FROM ?= HEAD^
 
 STORM_LOG := $(TARGET)/storm-day.ndjson
 
-.PHONY: help book docs-figures generate fuzz setup run release test test-long test-rust test-shapes test-servers test-failovers test-writes test-outages test-page test-openapi test-clients check fmt lint prose doc lua deny package bench bench-scripts bench-gateway bench-page bench-peers deb dist check-units check-upgrade deploy-check clean
+.PHONY: help book docs-figures generate fuzz setup run release test test-long test-rust test-shapes test-servers test-failovers test-writes test-outages test-page test-openapi test-lmstfy test-clients check fmt lint prose doc lua deny package bench bench-scripts bench-gateway bench-page bench-peers deb dist check-units check-upgrade deploy-check clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -96,6 +96,10 @@ test-openapi: ## schemathesis against a gateway: is every answer as openapi.json
 	DELAYQ_TEST_SCHEMATHESIS=$(abspath $(TARGET))/openapi/bin/st cargo test -p delayq-gateway $(FEATURES) --test gateway -- \
 		openapi:: --nocapture
 
+test-lmstfy: ## the tests of lmstfy's own Go client against a gateway: SOURCE=FOLDER of a checkout of lmstfy; half a minute
+	cargo build $(WHOLE) --bins
+	DELAYQ_TEST_LMSTFY=$(abspath $(SOURCE)) cargo test -p delayq-gateway $(FEATURES) --test gateway -- lmstfy::clients --nocapture
+
 test-clients: ## the tests of the clients in other languages alone; one without its runtime is skipped by name
 	@scripts/test-clients.sh
 
@@ -136,6 +140,9 @@ docs-figures: ## draw the pictures of docs/figures, from the scripts and from th
 
 FUZZED := core service spool cli forwarder compensator gateway
 
+# Linking everything together would take longer than it saves.
+fuzz: export CARGO_PROFILE_RELEASE_LTO = off
+fuzz: export CARGO_PROFILE_RELEASE_CODEGEN_UNITS = 16
 fuzz: ## more than ten million mutated inputs to all that reads foreign bytes: some minutes
 	cargo test --release $(FUZZED:%=-p delayq-%) --lib --test answers --test cli --test service --test gateway -- --ignored long::
 
@@ -160,9 +167,11 @@ bench-scripts: ## what each script costs inside Redis, compared with its bare co
 	@scripts/setup.sh run
 	cargo run --release -p delayq-bench --bin script-cost
 
-bench-gateway: ## a tenant's times at the gateway while another tenant floods it: about eight minutes
+bench-gateway: ## the gateway's rates, waiting reserves, and a tenant beside a flood: about twelve minutes; LMSTFY=PROGRAM measures it too
 	@scripts/setup.sh run
 	cargo build --release --workspace --bin delayq-gateway --bin delayq-timer --bin gateway-bench
+	$(TARGET)/release/gateway-bench rates $(LMSTFY:%=--lmstfy %)
+	$(TARGET)/release/gateway-bench waiting
 	$(TARGET)/release/gateway-bench neighbours
 
 bench-page: ## the calls of the page at ten million pending messages, and an operation on a million: about ten minutes, 6 GB

@@ -1,14 +1,18 @@
 //! The figures of the gateway, each beside another of the same run.
 
 mod flood;
+mod lmstfy;
 mod neighbours;
 mod page;
+mod rates;
 mod stage;
+mod waiting;
 mod wire;
 
 use crate::flood::FloodKind;
 use clap::{Parser, Subcommand};
 use delayq_bench::program::arguments;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Measure a gateway on this machine
@@ -39,6 +43,27 @@ enum Part {
         #[arg(long, default_value_t = 1_000_000)]
         bulk: u64,
     },
+    /// How many messages a second the gateway takes and hands out, beside a Rust producer
+    Rates {
+        /// Seconds of each measurement
+        #[arg(long, default_value_t = 5)]
+        seconds: u64,
+        /// Number of runs, by turns
+        #[arg(long, default_value_t = 5)]
+        runs: usize,
+        /// The program of lmstfy's server, to measure it too
+        #[arg(long, value_name = "PROGRAM")]
+        lmstfy: Option<PathBuf>,
+    },
+    /// What waiting reserves take, and how late a message is in the hand of a client
+    Waiting {
+        /// Number of reserves that wait
+        #[arg(long, default_value_t = 5_000)]
+        polls: usize,
+        /// Seconds of the measurement of lateness
+        #[arg(long, default_value_t = 10)]
+        seconds: u64,
+    },
     #[command(hide = true)]
     Flood { address: String, kind: FloodKind, connections: usize },
 }
@@ -52,6 +77,12 @@ async fn main() -> ExitCode {
     match part {
         Part::Flood { address, kind, connections } => flood::run(&address, kind, connections).await,
         Part::Page { messages, bulk } => page::print(messages, bulk).await.expect("the gateway answers"),
+        Part::Rates { seconds, runs, lmstfy } => {
+            rates::print(seconds, runs, lmstfy.as_deref()).await.expect("the servers answer");
+        }
+        Part::Waiting { polls, seconds } => {
+            waiting::print(polls, seconds).await.expect("the gateway answers");
+        }
         Part::Neighbours { seconds, runs } => {
             neighbours::print(seconds, runs).await.expect("the gateway answers");
         }

@@ -1,6 +1,6 @@
 //! The servers of a measurement: a Redis, gateways with two tenants, and a timer.
 
-use delayq::ShardCount;
+use delayq::{Client, Producer, ProducerOptions, ShardCount};
 use delayq_gateway::token_line;
 use delayq_tests::binary::Binary;
 use delayq_tests::deadline::SHORT;
@@ -13,7 +13,7 @@ use std::process::Command;
 /// Tenants, each with a token of the same name.
 pub(crate) const NOISY: &str = "noisy";
 pub(crate) const QUIET: &str = "quiet";
-/// The token of the page, without a tenant.
+/// The token without a tenant, of the page and of other figures.
 pub(crate) const PAGE: &str = "page";
 
 const MAX_CONNECTIONS: u32 = 25_000;
@@ -26,7 +26,7 @@ pub(crate) struct Stage {
 }
 
 pub(crate) struct RunningGateway {
-    _process: Process,
+    process: Process,
     pub(crate) address: String,
 }
 
@@ -47,11 +47,28 @@ impl Stage {
         let timer = Binary::new("delayq-timer").arg(&config).start();
         Self { _folder: folder, gateway, deployment, _timer: timer }
     }
+
+    /// With a connection of its own, as a program on another host has it.
+    pub(crate) fn producer(&self) -> Producer {
+        Producer::start(self.client(), ProducerOptions::default())
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        self.deployment.client.apart()
+    }
 }
 
 // === impl RunningGateway ===
 
 impl RunningGateway {
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    pub(crate) fn resident_kib(&self) -> u64 {
+        self.process.resident_kib().expect("the gateway runs")
+    }
+
     async fn start(folder: &Folder, sections: &str) -> Self {
         let tokens = folder.join("tokens");
         let text = format!(
@@ -67,6 +84,6 @@ impl RunningGateway {
         let line = process.wait_for_line("gateway listening", SHORT).await;
         let logged: serde_json::Value = serde_json::from_str(&line).expect("a log line is an object");
         let address = logged["address"].as_str().expect("the line names the address").to_owned();
-        Self { _process: process, address }
+        Self { process, address }
     }
 }

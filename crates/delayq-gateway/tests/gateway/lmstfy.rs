@@ -1,6 +1,7 @@
 //! lmstfy's API: its answers, and each difference of `docs/guides/lmstfy.md`.
 
 mod answers;
+mod clients;
 mod consuming;
 mod differences;
 mod keys;
