@@ -66,6 +66,8 @@ pub(super) const NATIVE: &[Asked] = &[
         JSON,
         r#"[{"topic":"t","id":"b","by":"-10m","expected_due":"2099-01-01T00:00:00Z"}]"#,
     ),
+    ("POST", "/v1/topics/t/messages/b/bury", JSON, r#"{"reason":"r"}"#),
+    ("POST", "/v1/bury", JSON, r#"[{"topic":"t","id":"b","reason":"r","tag":"17-4070908800000"}]"#),
     ("POST", "/v1/replay", LINES, "{\"topic\":\"t\",\"id\":\"b\",\"delay\":\"1m\"}\n"),
     ("POST", "/v1/get", JSON, r#"[{"topic":"t","id":"a","group":"g","payload":"text"}]"#),
     (
