@@ -52,7 +52,8 @@ pub(super) async fn log_out(State(app): State<App>, ask: Ask) -> Answer {
 
 /// Ends the sessions of one holder, whom the request names.
 pub(super) async fn end_all(State(app): State<App>, ask: Ask) -> Answer {
-    let (person, token) = (ask.query.text("person"), ask.query.text("token_name"));
+    let named = |name| ask.query.text(name).filter(|text| !text.is_empty());
+    let (person, token) = (named("person"), named("token_name"));
     let holder = match (person, token) {
         (Some(person), None) => SessionHolder::Person(person.to_owned()),
         (None, Some(token)) => SessionHolder::Token(token.to_owned()),
