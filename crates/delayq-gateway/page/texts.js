@@ -399,6 +399,7 @@ export const TEXTS = {
   act_addToken: ['made a token', '创建令牌'],
   act_rotateToken: ['rotated a token', '轮换令牌'],
   act_revokeToken: ['revoked a token', '撤销令牌'],
+  act_endSessions: ['ended sessions', '结束会话'],
   // Groups, and topics as a whole.
   group_whole: ['the group {group}', '分组 {group}'],
   group_in: ['the group {group} in {topic}', '主题 {topic} 中的分组 {group}'],
