@@ -15,9 +15,10 @@ use tokio::time::Instant;
 
 const CALLERS: usize = 64;
 /// Callers with lines, or with batches.
-const BATCHERS: usize = 8;
+const BATCHERS: usize = 4;
 const LINES: usize = 500;
 const TOPIC: &str = "rates";
+const CONSUMED: &str = "consumed";
 
 /// What was done, and the processor time of the server for one.
 #[derive(Clone, Copy)]
@@ -48,13 +49,14 @@ pub(crate) async fn print(seconds: u64, runs: usize, lmstfy: Option<&Path>) -> i
         let gateway = stage.gateway.id();
         noted("put, JSON, 64 connections", measured(gateway, time, |of| puts(&stage, of)).await?);
         noted(
-            "put, Rust producer, 8 batches of 500",
+            "put, Rust producer, 4 batches of 500",
             measured(own, time, |of| batches(&producer, of)).await?,
         );
         noted(
-            "put, NDJSON, 8 connections, 500 lines",
+            "put, NDJSON, 4 connections, 500 lines",
             measured(gateway, time, |of| lines(&stage, of)).await?,
         );
+        seed(&producer, time).await?;
         noted("reserve and ack, 64 connections", measured(gateway, time, |of| consumes(&stage, of)).await?);
         if let Some(program) = lmstfy {
             let lmstfy = Lmstfy::start(program).await;
@@ -197,19 +199,29 @@ async fn lines(stage: &Stage, course: Course) -> io::Result<()> {
     all(BATCHERS, caller).await
 }
 
-/// Each caller has a topic, and puts a thousand messages whenever it has none.
+/// Makes messages ready, more than the callers take in this time.
+async fn seed(producer: &Producer, time: Duration) -> io::Result<()> {
+    for batch in 0..time.as_secs().max(1) * 40 {
+        let messages = (0..LINES).map(|n| {
+            let topic = Topic::new(CONSUMED).expect("a name");
+            Message::new(topic, "x".repeat(200)).id(format!("{batch}-{n}")).expect("a name")
+        });
+        for put in producer.put_many(messages.collect()).await {
+            put.map_err(io::Error::other)?;
+        }
+    }
+    Ok(())
+}
+
 async fn consumes(stage: &Stage, course: Course) -> io::Result<()> {
-    let caller = async |caller: usize| {
+    let caller = async |_| {
         let mut connection = Connection::open(&stage.gateway.address, PAGE).await?;
-        let reserve = json!({ "topics": ["consumed"], "wait": "1s", "lease": "1m" }).to_string();
+        let reserve = json!({ "topics": [CONSUMED], "wait": "1s", "lease": "1m" }).to_string();
         while course.goes_on() {
             let taken = connection.json("POST /v1/reserve", &reserve).await?;
             let taken: Value = serde_json::from_slice(&taken.body).map_err(io::Error::other)?;
-            let Some(receipt) = taken["messages"][0]["receipt"].as_str() else {
-                let fresh = crate::flood::lines(caller, fastrand::u64(..), LINES, "now");
-                connection.lines("POST /v1/messages", &fresh.replace("\"flood\"", "\"consumed\"")).await?;
-                continue;
-            };
+            let receipt = taken["messages"][0]["receipt"].as_str();
+            let receipt = receipt.ok_or_else(|| io::Error::other("the callers took all that was ready"))?;
             let settled = connection.json(&format!("PUT /v1/leases/{receipt}/ack"), "{}").await?;
             assert_eq!(settled.status, 200, "{}", String::from_utf8_lossy(&settled.body));
             course.did(1);
