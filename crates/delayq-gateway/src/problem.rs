@@ -71,10 +71,10 @@ impl Problem {
         Self { over: Some(over), closes: over.quota == Quota::Connections, ..problem }
     }
 
-    /// The tenant's share of the spool, of this many bytes, is used up.
-    pub(crate) fn over_spool(share: u64) -> Self {
+    /// The tenant's share of the spool, of this many bytes, is used up. Redis may have carried the write out.
+    pub(crate) fn over_spool(share: u64, fate: Fate) -> Self {
         let over = Over::new(Quota::Spool, share).wait(SPOOL_WAIT);
-        let problem = Self::new(Kind::OverShare, over.to_string()).fate(Fate::NotApplied);
+        let problem = Self::new(Kind::OverShare, over.to_string()).fate(fate);
         Self { over: Some(over), ..problem }
     }
 

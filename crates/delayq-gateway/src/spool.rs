@@ -4,14 +4,17 @@
 mod shares;
 
 use crate::codes::SPOOL;
+use crate::problem::Problem;
 use crate::tenant::Tenant;
-use delayq::Fate;
 use delayq::spool::{GroupRecord, Spool, SpoolRecord, SpoolRefusal, Spooling, Taken};
+use delayq::{Error, Fate};
 use delayq_service::Fault;
 use delayq_service::config::SpoolConfig;
 use delayq_spool::{SpoolSettings, SpoolWriter};
 use shares::{OF_A_GROUP, Place, Shares, bytes_of, name_of};
 use std::sync::Arc;
+
+const USED_UP: &str = "the share of the tenant is used up";
 
 /// A spool of which no tenant takes more than a quarter.
 #[derive(Debug)]
@@ -40,12 +43,20 @@ impl SharedSpool {
         self.shares.know(tenant);
     }
 
-    /// The bytes of a share, if this tenant's is used up.
-    pub(crate) fn used_up(&self, tenant: &Tenant) -> Option<u64> {
-        self.shares.is_used_up(tenant).then(|| self.shares.most())
+    /// The answer to a tenant whose write failed by this error, if the reason is the share.
+    pub(crate) fn over_share(&self, error: &Error) -> Option<Problem> {
+        let Error::Spool { refusal, .. } = error else { return None };
+        (refusal.why == USED_UP).then(|| Problem::over_spool(self.shares.most(), error.fate()))
     }
 
-    /// Appends the records that have room. A record behind a refused one of the same owner is refused too, so that none
+    /// Frees every share once nothing waits in the spool.
+    fn refresh(&self) {
+        if !self.writer.may_hold() {
+            self.shares.reset();
+        }
+    }
+
+    /// Appends the records that have room. A record behind a refused one of the same topic is refused too, so that none
     /// overtakes it.
     async fn append_some<T>(
         &self,
@@ -54,9 +65,7 @@ impl SharedSpool {
         append: impl AsyncFnOnce(Vec<SpoolRecord>) -> Vec<Taken<T>>,
         is_appended: impl Fn(&T) -> bool,
     ) -> Vec<Taken<T>> {
-        if !self.writer.may_hold() {
-            self.shares.reset();
-        }
+        self.refresh();
         let mut kept: Vec<SpoolRecord> = Vec::new();
         let mut rooms: Vec<Option<(String, u64)>> = Vec::new();
         let mut refused: Vec<String> = Vec::new();
@@ -101,6 +110,7 @@ impl Spool for SharedSpool {
 
     fn append_group(&self, record: GroupRecord, only_behind: bool) -> Spooling<'_, Taken<bool>> {
         Box::pin(async move {
+            self.refresh();
             let place = if only_behind { Place::Behind } else { Place::Anywhere };
             let name = name_of(&record).to_owned();
             self.shares.take(&name, OF_A_GROUP, place).map_err(|()| used_up())?;
@@ -114,5 +124,30 @@ impl Spool for SharedSpool {
 }
 
 fn used_up() -> SpoolRefusal {
-    SpoolRefusal { fate: Fate::NotApplied, why: "the share of the tenant is used up".to_owned() }
+    SpoolRefusal { fate: Fate::NotApplied, why: USED_UP.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use delayq_tests::folder::Folder;
+
+    fn spool(folder: &Folder) -> SharedSpool {
+        let settings = SpoolSettings { max_bytes: 1 << 20 };
+        let writer = SpoolWriter::open(folder.path(), &settings).unwrap();
+        SharedSpool { writer, shares: Shares::of(settings.max_bytes) }
+    }
+
+    #[tokio::test]
+    async fn a_write_that_redis_may_have_carried_out_is_not_said_to_be_undone() {
+        let folder = Folder::new("share");
+        let spool = spool(&folder);
+        let lost = Error::NoAnswer { address: String::new(), why: "timed out".to_owned() };
+        for (outage, fate) in [(None, "not_applied"), (Some(Box::new(lost)), "unknown")] {
+            let problem = spool.over_share(&Error::Spool { refusal: used_up(), outage }).unwrap();
+            assert_eq!(problem.item()["fate"], fate);
+        }
+        let full = SpoolRefusal { why: "full".to_owned(), ..used_up() };
+        assert!(spool.over_share(&Error::Spool { refusal: full, outage: None }).is_none());
+    }
 }

@@ -16,15 +16,8 @@ const HEAD_BYTES: usize = 256;
 #[derive(Debug)]
 pub(super) struct Shares {
     most: u64,
-    /// By the name of the tenant.
-    taken: Mutex<HashMap<String, Share>>,
-}
-
-#[derive(Debug, Default)]
-struct Share {
-    bytes: u64,
-    /// True since a refusal.
-    is_used_up: bool,
+    /// The bytes by the name of the tenant.
+    taken: Mutex<HashMap<String, u64>>,
 }
 
 /// What a call appends.
@@ -50,29 +43,22 @@ impl Shares {
     pub(super) fn know(&self, tenant: &Tenant) {
         let mut taken = self.taken();
         if !taken.contains_key(tenant.name()) {
-            taken.insert(tenant.name().to_owned(), Share::default());
+            taken.insert(tenant.name().to_owned(), 0);
         }
-    }
-
-    pub(super) fn is_used_up(&self, tenant: &Tenant) -> bool {
-        self.taken().get(tenant.name()).is_some_and(|share| share.is_used_up)
     }
 
     /// Everything has left the spool.
     pub(super) fn reset(&self) {
-        self.taken().values_mut().for_each(|share| *share = Share::default());
+        self.taken().values_mut().for_each(|bytes| *bytes = 0);
     }
 
     /// Takes room for a record of this name, a topic or a group. `Err`: the share is used up.
     pub(super) fn take(&self, name: &str, bytes: u64, place: Place) -> Result<(), ()> {
         let most = if place == Place::Behind { 2 * self.most } else { self.most };
         match owner(&mut self.taken(), name) {
-            Some(share) if share.bytes + bytes > most => {
-                share.is_used_up = true;
-                Err(())
-            }
-            Some(share) => {
-                share.bytes += bytes;
+            Some(taken) if *taken + bytes > most => Err(()),
+            Some(taken) => {
+                *taken += bytes;
                 Ok(())
             }
             None => Ok(()),
@@ -81,17 +67,17 @@ impl Shares {
 
     /// Gives room back that was not needed.
     pub(super) fn give_back(&self, name: &str, bytes: u64) {
-        if let Some(share) = owner(&mut self.taken(), name) {
-            share.bytes = share.bytes.saturating_sub(bytes);
+        if let Some(taken) = owner(&mut self.taken(), name) {
+            *taken = taken.saturating_sub(bytes);
         }
     }
 
-    fn taken(&self) -> MutexGuard<'_, HashMap<String, Share>> {
+    fn taken(&self) -> MutexGuard<'_, HashMap<String, u64>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn owner<'t>(taken: &'t mut HashMap<String, Share>, name: &str) -> Option<&'t mut Share> {
+fn owner<'t>(taken: &'t mut HashMap<String, u64>, name: &str) -> Option<&'t mut u64> {
     taken.get_mut(name.split_once('/')?.0)
 }
 
@@ -124,7 +110,6 @@ mod tests {
         shares.know(&acme);
         assert_eq!(shares.take("acme/orders", 80, Place::Anywhere), Ok(()));
         assert_eq!(shares.take("acme/mails", 30, Place::Anywhere), Err(()));
-        assert!(shares.is_used_up(&acme));
         assert_eq!(shares.take("acme/mails", 30, Place::Behind), Ok(()));
         assert_eq!(shares.take("acme/mails", 91, Place::Behind), Err(()));
         for other in ["orders", "globex/orders", "acme2/orders", "acme"] {
@@ -133,7 +118,6 @@ mod tests {
         shares.give_back("acme/orders", 80);
         assert_eq!(shares.take("acme/orders", 70, Place::Anywhere), Ok(()));
         shares.reset();
-        assert!(!shares.is_used_up(&acme));
         assert_eq!(shares.take("acme/orders", 100, Place::Anywhere), Ok(()));
     }
 }

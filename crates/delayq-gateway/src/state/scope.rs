@@ -231,12 +231,14 @@ impl Scope {
     /// A tenant sees neither the prefix of a name, nor the address of a Redis, nor the path of a spool.
     fn problem(&self, error: Error) -> Problem {
         let text = error.to_string();
+        let over = self.app.unscoped().spool.as_ref().and_then(|spool| spool.over_share(&error));
         let problem = Problem::from(error);
         let Some(tenant) = self.names.tenant() else { return problem };
-        let share = self.app.unscoped().spool.as_ref().and_then(|spool| spool.used_up(tenant));
-        match (problem.kind(), share) {
-            (Kind::SpoolRefused, Some(share)) => Problem::over_spool(share),
-            (Kind::RedisAway | Kind::SpoolRefused | Kind::Fault, _) => {
+        if let Some(over) = over {
+            return over;
+        }
+        match problem.kind() {
+            Kind::RedisAway | Kind::SpoolRefused | Kind::Fault => {
                 tracing::debug!(%tenant, text, "a call of a tenant failed");
                 problem.because("the deployment did not carry out the call")
             }
