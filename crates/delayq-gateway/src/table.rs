@@ -3,7 +3,7 @@
 
 mod entries;
 
-pub(crate) use entries::ROUTES;
+pub(crate) use entries::{DESCRIBING, ROUTES};
 
 use crate::rights::Right;
 

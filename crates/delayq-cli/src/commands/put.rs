@@ -57,7 +57,7 @@ pub struct Put {
     /// A header, delivered with the payload; may be repeated
     #[arg(long = "header", short = 'H', value_name = "NAME=VALUE", conflicts_with = "from", value_parser = header)]
     headers: Vec<(String, String)>,
-    /// When it expires: after this time it is not delivered
+    /// Expiry: the message is not delivered after this time
     #[arg(long, value_name = "TIME", conflicts_with = "from", allow_hyphen_values = true)]
     expires: Option<When>,
     /// How long after its due time it expires; a reschedule moves the expiry too

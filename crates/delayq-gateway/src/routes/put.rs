@@ -7,13 +7,13 @@ mod names;
 use super::answer::{Answer, json};
 use crate::input::{Ask, Form, must_be_object};
 use crate::problem::{Kind, Problem};
-use crate::table::MESSAGE_HEADER;
+use crate::table::{DESCRIBING, MESSAGE_HEADER};
 use axum::http::{HeaderValue, StatusCode, header};
 use delayq::{Group, Message, MessageId, Put, PutOutcome, Topic};
 use delayq_service::events::CloudEvent;
 use delayq_service::json::put as json_of;
 use delayq_service::put_line;
-use described::{DESCRIBING, Described, moment};
+use described::{Described, moment};
 use names::{PutNames, fault};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 

@@ -3,20 +3,7 @@
 use super::{Method, Route, RouteAnswers, Takes};
 use crate::rights::Right;
 
-/// Headers that describe a message whose payload is the body.
-const MESSAGE: &[&str] = &[
-    "delayq-due",
-    "delayq-between",
-    "delayq-jitter",
-    "delayq-group",
-    "delayq-expires",
-    "delayq-expire-after",
-    "delayq-max-attempts",
-    "delayq-backoff",
-    "delayq-replace",
-    "delayq-again",
-    "delayq-tried",
-];
+/// Headers that describe a message whose payload is the body; then those of a repeat.
 const MESSAGE_AND_KEY: &[&str] = &[
     "delayq-due",
     "delayq-between",
@@ -31,6 +18,9 @@ const MESSAGE_AND_KEY: &[&str] = &[
     "delayq-tried",
     "idempotency-key",
 ];
+const MESSAGE: &[&str] = MESSAGE_AND_KEY.split_at(MESSAGE_AND_KEY.len() - 1).0;
+/// The headers that describe a message.
+pub(crate) const DESCRIBING: &[&str] = MESSAGE.split_at(MESSAGE.len() - 1).0;
 
 const PUT: RouteAnswers = RouteAnswers::Json("Put", &[201, 200, 202]);
 

@@ -14,7 +14,7 @@ use delayq_core::verbs::settled;
 
 /// The tag of no message: the answer has the current tag.
 const NEVER: Tag = Tag { generation: 0, due: UnixMillis::new(0) };
-/// Maximum moves by others during one burial.
+/// Maximum tries of a burial, each after a move by another caller.
 const MAX_MOVES: usize = 10;
 
 /// Selects messages, acts on them in steps that are carried out once, and keeps notes of operations. See

@@ -2,6 +2,7 @@
 
 use crate::input::Ask;
 use crate::problem::{Kind, Problem};
+use crate::table::DESCRIBING;
 use delayq::protocol::Window;
 use delayq::{Due, Group, Message, UnixMillis};
 use delayq_service::config::{HumanDuration, backoff};
@@ -12,20 +13,6 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 const PREFIX: &str = "delayq-";
-
-/// Headers that describe a message whose payload is the body.
-pub(super) const DESCRIBING: [&str; 10] = [
-    "delayq-due",
-    "delayq-between",
-    "delayq-jitter",
-    "delayq-group",
-    "delayq-expires",
-    "delayq-expire-after",
-    "delayq-max-attempts",
-    "delayq-backoff",
-    "delayq-replace",
-    "delayq-again",
-];
 
 /// Further attributes of an event.
 const OF_EVENTS: [&str; 3] = ["id", "topic", "delay"];
@@ -46,7 +33,7 @@ impl Described {
 
     pub(super) fn of_headers(ask: &Ask, past_ok: bool) -> Result<Self, Problem> {
         let mut described = Self::new(past_ok);
-        for name in DESCRIBING {
+        for &name in DESCRIBING {
             if let Some(text) = ask.header(name)? {
                 let option = &name[PREFIX.len()..];
                 described.texts.insert(option, (name.to_owned(), text.to_owned()));
