@@ -91,6 +91,9 @@ const (
 	flagPaused   = 2048
 )
 
+// knownFlags has every flag above; further flags come from a later version.
+const knownFlags = 8191
+
 // nameForm has the characters of a kind of name, and the maximum number of bytes.
 type nameForm struct {
 	characters *regexp.Regexp

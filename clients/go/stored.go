@@ -75,6 +75,9 @@ func (e *Envelope) read(stored string) (err error) {
 	if e.State == "" {
 		return InvalidMessage("malformed envelope: its head")
 	}
+	if unknown := flags &^ knownFlags; unknown > 0 {
+		return InvalidMessage(fmt.Sprintf("an envelope with newer flags (%#x): upgrade delayq here first", unknown))
+	}
 	if flags&flagHash > 0 {
 		take(8)
 	}

@@ -15,3 +15,5 @@ local LIFETIME = 4096
 -- In answers only: a ready message waits for others of its group, or because its group is paused.
 local HELD, PAUSED = 1024, 2048
 local INDEXED = EXPIRES + GROUP
+-- Every flag of this version. Further flags come from a later version, which may put fields before the payload.
+local KNOWN_FLAGS = 8191

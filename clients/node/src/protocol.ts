@@ -53,6 +53,8 @@ export const LOST: readonly string[] = ["cancelled", "expired", "purged"];
 
 /** Flags of an envelope. */
 export const FLAGS = { HASH: 1, EXPIRES: 2, BACKOFF: 4, GROUP: 8, HEADERS: 16, ZSTD: 32, DOOMED: 64, REASON: 128, RELATIVE: 256, LIFETIME: 4096, FIRST: 512, HELD: 1024, PAUSED: 2048 } as const;
+/** Every flag above; further flags come from a later version. */
+export const KNOWN_FLAGS = 8191;
 
 /** For each kind of name the class of the characters, and the maximum number of bytes. */
 export const NAMES = {

@@ -3,7 +3,7 @@
 import { isUtf8 } from "node:buffer";
 import { decodeBackoff } from "./message.js";
 import { idAndGroup, InvalidMessage, name } from "./names.js";
-import { FLAGS, STATES, type Backoff, type State } from "./protocol.js";
+import { FLAGS, KNOWN_FLAGS, STATES, type Backoff, type State } from "./protocol.js";
 
 /** The content of a stored message; times are on the Redis clock. */
 export interface Envelope {
@@ -58,8 +58,11 @@ export function readEnvelope(stored: Buffer): Envelope {
     return field.toString();
   };
   const text = (size: 1 | 2): string => legible(take(take(size).readUIntBE(0, size)));
-  const head = take(32);
-  const flags = head.readUInt16BE(2);
+  const bytes = take(32);
+  const head = readHead(bytes);
+  const flags = bytes.readUInt16BE(2);
+  const unknown = flags & ~KNOWN_FLAGS;
+  if (unknown) throw new InvalidMessage(`an envelope with newer flags (0x${unknown.toString(16)}): upgrade delayq here first`);
   take(flags & FLAGS.HASH ? 8 : 0);
   const expiresMs = flags & FLAGS.EXPIRES ? Number(take(8).readBigUInt64BE()) : undefined;
   const backoff = flags & FLAGS.BACKOFF ? decodeBackoff(take(take(1)[0]!)) : undefined;
@@ -78,7 +81,7 @@ export function readEnvelope(stored: Buffer): Envelope {
     reason = legible(payload.subarray(start, end));
     payload = payload.subarray(0, start);
   }
-  return { ...readHead(head), compressed: (flags & FLAGS.ZSTD) > 0, expiresMs, backoff, group, headers, payload, reason };
+  return { ...head, compressed: (flags & FLAGS.ZSTD) > 0, expiresMs, backoff, group, headers, payload, reason };
 }
 
 function readHead(head: Buffer): Head {

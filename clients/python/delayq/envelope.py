@@ -19,6 +19,7 @@ from .protocol import (
     FLAG_PAUSED,
     FLAG_REASON,
     FLAG_ZSTD,
+    KNOWN_FLAGS,
     STATES,
     State,
 )
@@ -75,6 +76,9 @@ class Stored:
         )
         if form != 1 or not 1 <= state <= len(STATES):
             raise ValueError(f"malformed envelope: format {form}, state {state}")
+        if unknown := flags & ~KNOWN_FLAGS:
+            self.state = State.NEWER
+            raise ValueError(f"an envelope with newer flags ({unknown:#06x}): upgrade delayq here first")
         fields.take(8 if flags & FLAG_HASH else 0)
         self.expires_ms = fields.number(8) if flags & FLAG_EXPIRES else None
         self.backoff = Backoff.decode(fields.sized(1)) if flags & FLAG_BACKOFF else None

@@ -108,6 +108,8 @@ FLAG_LIFETIME = 4096
 FLAG_FIRST = 512
 FLAG_HELD = 1024
 FLAG_PAUSED = 2048
+#: Every flag above; further flags come from a later version.
+KNOWN_FLAGS = 8191
 
 #: For each kind of name the class of the characters, and the maximum number of bytes.
 NAMES = {

@@ -38,6 +38,16 @@ pub const FLAGS: [(&str, u16); 13] = [
     ("paused", PAUSED),
 ];
 
+/// Every flag of this version. Further flags come from a later version, which may put fields before the payload.
+pub const KNOWN_FLAGS: u16 = {
+    let (mut known, mut at) = (0, 0);
+    while at < FLAGS.len() {
+        known |= FLAGS[at].1;
+        at += 1;
+    }
+    known
+};
+
 const HASH: u16 = 1;
 const EXPIRES: u16 = 2;
 const BACKOFF: u16 = 4;
@@ -129,6 +139,9 @@ pub enum EnvelopeError {
     /// Written by a later version.
     #[error("format {0} is newer than this version knows ({FORMAT}); upgrade delayq here first")]
     Newer(u8),
+    /// From a later version, with these flags.
+    #[error("flags {0:#06x} that this version does not know; upgrade delayq here first")]
+    NewerFlags(u16),
     /// Truncated, or with invalid fields.
     #[error("malformed envelope: {0}")]
     Malformed(&'static str),
@@ -263,7 +276,7 @@ impl Envelope {
     /// Reads the stored form.
     ///
     /// # Errors
-    /// The envelope has a newer format, or is malformed.
+    /// The envelope has a newer format or newer flags, or is malformed.
     pub fn decode(bytes: &[u8]) -> Result<Self, EnvelopeError> {
         let mut input = Reader(bytes);
         let format = input.number::<1>()? as u8;
@@ -274,6 +287,9 @@ impl Envelope {
         let state =
             *State::ALL.get(state.wrapping_sub(1)).ok_or(EnvelopeError::Malformed("no such state"))?;
         let flags = input.number::<2>()? as u16;
+        if flags & !KNOWN_FLAGS > 0 {
+            return Err(EnvelopeError::NewerFlags(flags & !KNOWN_FLAGS));
+        }
         let mut envelope = Self {
             state,
             generation: input.number::<4>()? as u32,

@@ -103,7 +103,11 @@ fn an_envelope_is_read_and_written_as_the_vectors_say() {
 fn what_is_no_envelope_is_refused_as_the_vectors_say() {
     for case in list(&vectors("envelope.json")["refused"]) {
         let error = Envelope::decode(&bytes(&case["hex"])).expect_err(text(&case["name"]));
-        let word = if matches!(error, EnvelopeError::Newer(_)) { "newer" } else { "malformed" };
+        let word = if matches!(error, EnvelopeError::Newer(_) | EnvelopeError::NewerFlags(_)) {
+            "newer"
+        } else {
+            "malformed"
+        };
         assert_eq!(word, text(&case["error"]), "{}", case["name"]);
     }
 }

@@ -169,9 +169,15 @@ async fn a_put_is_told_that_its_id_is_taken_by_a_later_format_or_by_no_message()
     let Deployment { server, client: _, producer, admin: _ } = Deployment::new(1).await;
     let message = |id: &str| Message::new(Topic::new("t").unwrap(), "x").id(id).unwrap();
     producer.put(message("first")).await.unwrap();
-    for (id, body) in [("newer", format!("\u{2}{}", "x".repeat(40))), ("malformed", "x".into())] {
+    for (id, body) in [
+        ("newer", format!("\u{2}{}", "x".repeat(40))),
+        ("flagged", format!("\u{1}\u{1}\u{20}{}", "\0".repeat(40))),
+        ("malformed", "x".into()),
+    ] {
         let () = server.command(&["SET", &format!("{{dq:0}}:m:1:{id}"), &body]).await;
     }
-    assert_eq!(producer.put(message("newer")).await.unwrap().outcome, PutOutcome::Newer);
+    for id in ["newer", "flagged"] {
+        assert_eq!(producer.put(message(id)).await.unwrap().outcome, PutOutcome::Newer, "{id}");
+    }
     assert_eq!(producer.put(message("malformed")).await.unwrap().outcome, PutOutcome::Malformed);
 }

@@ -110,9 +110,19 @@ async fn a_reserve_that_stops_at_its_bytes_says_to_come_back_at_once() {
 
 #[tokio::test]
 async fn a_message_of_a_later_format_ends_no_batch_and_suppresses_no_wake() {
+    later_ends_no_batch(b"0", &[2], &[1]).await;
+}
+
+#[tokio::test]
+async fn a_message_with_a_later_flag_ends_no_batch_and_suppresses_no_wake() {
+    later_ends_no_batch(b"2", &[32, 1], &[0, 1]).await;
+}
+
+/// A message that a later version wrote, as `later` at `offset` says, and the bytes that it then has again.
+async fn later_ends_no_batch(offset: &[u8], later: &[u8], known: &[u8]) {
     let mut lab = Lab::new().await;
     lab.put("a", &[item("newer", NOW), item("one", NOW), item("two", NOW)]).await;
-    lab.shard.command(&[b"SETRANGE", b"~m:1:newer", b"0", &[2]]).await;
+    lab.shard.command(&[b"SETRANGE", b"~m:1:newer", offset, later]).await;
     let three = Action::Reserve(Reserve::from("a", 3, Some(1000)));
     let answer = lab.words(three).await;
     assert_eq!((answer[5].as_str(), answer[8].as_str()), ("1", "2"), "newer and taken: {answer:?}");
@@ -125,7 +135,7 @@ async fn a_message_of_a_later_format_ends_no_batch_and_suppresses_no_wake() {
     // The message returns by itself, for a worker that knows the format.
     lab.at(10_001);
     lab.pump().await;
-    lab.shard.command(&[b"SETRANGE", b"~m:1:newer", b"0", &[1]]).await;
+    lab.shard.command(&[b"SETRANGE", b"~m:1:newer", offset, known]).await;
     let ids: Vec<_> =
         lab.reserve("a").await.iter().map(|receipt| lossy(&receipt[2..receipt.len() - 4])).collect();
     assert!(ids.contains(&"newer".to_owned()), "{ids:?}");

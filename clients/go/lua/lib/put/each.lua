@@ -3,8 +3,8 @@
 -- NEEDS    accepted, again, base, bucket_add, bucket_of, byte, call, check_fields, displace, due, due_of, earlier,
 --          expire_after, fields, gen, held, is_new, is_stale, join_indexes, keep, key_of, largest, lifetime_of,
 --          max_default, merge, misnamed, no, note, now, pending_at, push_ready, ready_stamp, record, rule, sub, taken,
---          topic, topic_open, tried, DEAD, DOOMED, EXPIRES, FORMAT, HASH, HEAD, INDEXED, LAST_MS, LIFETIME, PENDING,
---          RELATIVE
+--          topic, topic_open, tried, DEAD, DOOMED, EXPIRES, FORMAT, HASH, HEAD, INDEXED, KNOWN_FLAGS, LAST_MS,
+--          LIFETIME, PENDING, RELATIVE
 -- CHANGES  accepted, due, is_new, largest
 -- GIVES    put
 
@@ -18,7 +18,7 @@ local function put(id, text, env)
   local format, _, high, low = byte(env, 1, 4)
   if #env < 32 or format ~= FORMAT then return 'refused format' end
   local flags = high * 256 + low
-  if flags % LIFETIME >= DOOMED or flags >= 2 * LIFETIME then return 'refused flags' end
+  if flags % LIFETIME >= DOOMED or flags > KNOWN_FLAGS then return 'refused flags' end
   if flags > HASH or flags == HASH and #env < 40 then check_fields(env, flags) end
   high, low = byte(env, 31, 32)
   local max = high + low > 0 and high * 256 + low or max_default

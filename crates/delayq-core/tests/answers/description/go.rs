@@ -2,7 +2,7 @@
 
 use super::calls::Fixed;
 use super::{Number, TEST, class, comment, kind, limits, meant, pascal};
-use delayq_core::envelope::{FLAGS, State};
+use delayq_core::envelope::{FLAGS, KNOWN_FLAGS, State};
 use delayq_core::id::{Characters, GENERATED_ID, NAMES};
 use delayq_core::keys::KEY_FORMS;
 use delayq_core::policy::{Form, Setting};
@@ -89,6 +89,7 @@ fn states(text: &mut String) {
     .unwrap();
     text.push_str("// Flags of an envelope.\n");
     block(text, FLAGS.iter().map(|(name, flag)| (format!("flag{}", pascal(name)), flag.to_string())));
+    writeln!(text, "\n// knownFlags has every flag above; further flags come from a later version.\nconst knownFlags = {KNOWN_FLAGS}").unwrap();
 }
 
 fn names(text: &mut String) {

@@ -3,7 +3,7 @@
 use super::calls::Fixed;
 use super::python::grouped;
 use super::{Number, TEST, class, comment, key, kind, limits, meant, pascal};
-use delayq_core::envelope::{FLAGS, State};
+use delayq_core::envelope::{FLAGS, KNOWN_FLAGS, State};
 use delayq_core::id::{Characters, GENERATED_ID, NAMES};
 use delayq_core::keys::KEY_FORMS;
 use delayq_core::policy::{Form, Setting};
@@ -74,6 +74,7 @@ fn states(text: &mut String) {
     let flags: Vec<_> = FLAGS.iter().map(|(name, flag)| format!("{}: {flag}", name.to_uppercase())).collect();
     writeln!(text, "/** Flags of an envelope. */\nexport const FLAGS = {{ {} }} as const;", flags.join(", "))
         .unwrap();
+    writeln!(text, "/** Every flag above; further flags come from a later version. */\nexport const KNOWN_FLAGS = {KNOWN_FLAGS};").unwrap();
 }
 
 fn names(text: &mut String) {

@@ -2,7 +2,7 @@
 
 use super::calls::Fixed;
 use super::{Number, TEST, class, comment, key, kind, limits, meant};
-use delayq_core::envelope::{FLAGS, State};
+use delayq_core::envelope::{FLAGS, KNOWN_FLAGS, State};
 use delayq_core::fate::REFUSALS;
 use delayq_core::id::{Characters, GENERATED_ID, NAMES};
 use delayq_core::keys::KEY_FORMS;
@@ -102,6 +102,7 @@ fn states(text: &mut String) {
     for (name, flag) in FLAGS {
         writeln!(text, "FLAG_{} = {flag}", name.to_uppercase()).unwrap();
     }
+    writeln!(text, "#: Every flag above; further flags come from a later version.\nKNOWN_FLAGS = {KNOWN_FLAGS}").unwrap();
 }
 
 fn names(text: &mut String) {
