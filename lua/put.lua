@@ -12,12 +12,14 @@
 --                      grew: `moved` if not here), record=<16 hex digits> (a recorded write, which may be repeated:
 --                      a repeat of a carried-out write gets the first answer); with replace, for a pending message:
 --                      later or sooner (due at the later or the sooner of both times), within=<ms> (due that long
---                      after its first put at the latest), keep (its content stays)
+--                      after its first put at the latest), content (its due time stays), keep (its content stays),
+--                      expected=<ms> and hash=<16 hex digits> (nothing is changed unless it is due at that time,
+--                      and has the content of that hash)
 --            envelope  see docs/protocol.md; state, gen, due, at, delivery, attempt are filled in here
 -- RETURNS  now_us, then one answer a message: stored | ready | exists <state> <ms> | conflict <state> <ms> |
---          again <state> <old due ms> <due ms> (merged with a pending message) | leased | stale | moved (not here:
---          put into the current shard) | refused <why>; <ms> is the due time of a pending message, the end of a
---          finished message
+--          again <state> <old due ms> <due ms> (merged with a pending message) | changed <state> <ms> (not as
+--          expected) | unknown (nothing is there to be as expected) | leased | stale | moved (not here: put into the
+--          current shard) | refused <why>; <ms> is the due time of a pending message, the end of a finished message
 -- COST     O(log n) a message, n = the topic's messages of that hour
 local registry = redis.pcall('HMGET', KEYS[1], 'layout', 'hold', 'topic:' .. tostring(ARGV[2]))
 local layout, held, no = registry[1], registry[2], registry[3]

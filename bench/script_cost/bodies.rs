@@ -3,7 +3,7 @@
 use crate::ids::own;
 use crate::scripts::{BATCH, Shard, of_topic, receipts, text, words};
 use crate::server::{HOUR_MS, envelope};
-use delayq::protocol::{Envelope, Verb};
+use delayq::protocol::{ContentHash, Envelope, Verb};
 use delayq::{Group, Target};
 use redis::aio::MultiplexedConnection;
 use std::sync::Arc;
@@ -191,5 +191,6 @@ fn list(batch: &Batch, state: &str) -> Vec<Vec<u8>> {
 
 fn large(id: &[u8]) -> Vec<u8> {
     let group = Target::from_stored(id).group;
-    Envelope { hash: Some([7; 8]), group, payload: vec![b'x'; BODY_BYTES], ..envelope() }.encode()
+    Envelope { hash: Some(ContentHash([7; 8])), group, payload: vec![b'x'; BODY_BYTES], ..envelope() }
+        .encode()
 }

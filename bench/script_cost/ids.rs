@@ -1,7 +1,7 @@
 //! Ids of messages, and their envelopes.
 
 use crate::server::{Server, envelope};
-use delayq::protocol::Envelope;
+use delayq::protocol::{ContentHash, Envelope};
 use delayq::{Group, MessageId, Target};
 
 /// The source of ids: the client, the producer, or the producer with a separate group per message.
@@ -41,8 +41,12 @@ impl Ids {
     pub(crate) fn envelope(self, id: &[u8]) -> Vec<u8> {
         let own = self != Self::Generated;
         let group = Target::from_stored(id).group;
-        Envelope { hash: own.then(|| std::array::from_fn(|at| id[at % id.len()])), group, ..envelope() }
-            .encode()
+        Envelope {
+            hash: own.then(|| ContentHash(std::array::from_fn(|at| id[at % id.len()]))),
+            group,
+            ..envelope()
+        }
+        .encode()
     }
 }
 

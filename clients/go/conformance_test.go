@@ -39,23 +39,25 @@ type step struct {
 }
 
 type said struct {
-	Topic, Group  string
-	ID            *string
-	Payload       *string
-	PayloadTimes  int          `json:"payload_times"`
-	PayloadHex    string       `json:"payload_hex"`
-	AtMs          *int64       `json:"at_ms"`
-	AfterMs       int64        `json:"after_ms"`
-	Headers       [][2]string  `json:"headers"`
-	ExpiresMs     int64        `json:"expires_ms"`
-	ExpireAfterMs int64        `json:"expire_after_ms"`
-	MaxAttempts   uint16       `json:"max_attempts"`
-	Backoff       *backoffSaid `json:"backoff"`
-	Replace       bool
-	DebounceMs    int64 `json:"debounce_ms"`
-	Only          DueRule
-	KeepContent   bool  `json:"keep_content"`
-	FirstTriedMs  int64 `json:"first_tried_ms"`
+	Topic, Group    string
+	ID              *string
+	Payload         *string
+	PayloadTimes    int          `json:"payload_times"`
+	PayloadHex      string       `json:"payload_hex"`
+	AtMs            *int64       `json:"at_ms"`
+	AfterMs         int64        `json:"after_ms"`
+	Headers         [][2]string  `json:"headers"`
+	ExpiresMs       int64        `json:"expires_ms"`
+	ExpireAfterMs   int64        `json:"expire_after_ms"`
+	MaxAttempts     uint16       `json:"max_attempts"`
+	Backoff         *backoffSaid `json:"backoff"`
+	Replace         bool
+	DebounceMs      int64 `json:"debounce_ms"`
+	Only            DueRule
+	KeepContent     bool   `json:"keep_content"`
+	ExpectedMs      int64  `json:"expected_ms"`
+	ExpectedContent string `json:"expected_content"`
+	FirstTriedMs    int64  `json:"first_tried_ms"`
 }
 
 // run is one scenario in progress, with the variables bound by earlier steps.
@@ -365,7 +367,10 @@ func (r *run) message(s said) (Message, error) {
 	}
 	message := Message{Topic: s.Topic, Payload: payload, Due: After(millisOf(s.AfterMs)), Group: s.Group,
 		Headers: headersOf(s.Headers), MaxAttempts: s.MaxAttempts, Backoff: s.Backoff.backoff(), Replace: s.Replace, PastOK: true,
-		Debounce: millisOf(s.DebounceMs), Only: s.Only, KeepContent: s.KeepContent}
+		Debounce: millisOf(s.DebounceMs), Only: s.Only, KeepContent: s.KeepContent, ExpectedContent: s.ExpectedContent}
+	if s.ExpectedMs != 0 {
+		message.Expected = time.UnixMilli(s.ExpectedMs)
+	}
 	if s.AtMs != nil {
 		message.Due = At(time.UnixMilli(*s.AtMs))
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -141,23 +142,29 @@ type Message struct {
 	Replace bool
 	// Debounce replaces; a pending message is due again at the new time, but at most this long after its first put. 0 for none.
 	Debounce time.Duration
-	// Only replaces; a pending message keeps its due time unless the new time is Later, or Sooner.
+	// Only replaces; a pending message keeps its due time unless the new time is Later, or Sooner. With Content it always keeps
+	// the due time: the put edits.
 	Only DueRule
 	// KeepContent replaces; a pending message keeps payload, headers and options.
 	KeepContent bool
+	// Expected replaces only a pending message that is due at this time; zero for any.
+	Expected time.Time
+	// ExpectedContent replaces only a pending message with this ContentHash; "" for any.
+	ExpectedContent string
 	// FirstTried is the local time of the first attempt, for a repeat of a put with an unknown fate.
 	FirstTried time.Time
 	// PastOK accepts times before 2001 or after 9999, most of which are seconds or microseconds mistaken for milliseconds.
 	PastOK bool
 }
 
-// DueRule is Later or Sooner.
+// DueRule is Later, Sooner or Content.
 type DueRule string
 
 // The values of Message.Only.
 const (
-	Later  DueRule = "later"
-	Sooner DueRule = "sooner"
+	Later   DueRule = "later"
+	Sooner  DueRule = "sooner"
+	Content DueRule = "content"
 )
 
 // Header is one header of a message. Names may repeat.
@@ -242,7 +249,7 @@ func (m *Message) checkTimes() (err error) {
 	if m.ExpireAfter != 0 && !m.Expires.IsZero() {
 		err = first(err, InvalidMessage("Expires or ExpireAfter: a message has one expiry"))
 	}
-	for what, at := range map[string]time.Time{"an expiry": m.Expires, "a first try": m.FirstTried} {
+	for what, at := range map[string]time.Time{"an expiry": m.Expires, "a first try": m.FirstTried, "an expected due time": m.Expected} {
 		if at.IsZero() {
 			continue
 		}
@@ -254,20 +261,25 @@ func (m *Message) checkTimes() (err error) {
 	return err
 }
 
+var contentHashForm = regexp.MustCompile(`^[0-9a-fA-F]{16}$`)
+
 // checkAgain checks the fields that treat a pending message.
 func (m *Message) checkAgain() error {
 	switch {
 	case m.Debounce != 0 && m.Only != "":
 		return InvalidMessage("Debounce or Only: a pending message has one due time")
-	case m.Only != "" && m.Only != Later && m.Only != Sooner:
-		return InvalidMessage(fmt.Sprintf("Only %.40q: later or sooner", string(m.Only)))
+	case m.Only != "" && m.Only != Later && m.Only != Sooner && m.Only != Content:
+		return InvalidMessage(fmt.Sprintf("Only %.40q: later, sooner or content", string(m.Only)))
+	case m.ExpectedContent != "" && !contentHashForm.MatchString(m.ExpectedContent):
+		return InvalidMessage(fmt.Sprintf("ExpectedContent %.40q: a content hash has 16 hex digits", m.ExpectedContent))
 	}
 	return checkSpan("a debounce", m.Debounce)
 }
 
 // options encodes replacement and first attempt; ahead is the lead of the Redis clock.
 func (m *Message) options(ahead time.Duration) (options string) {
-	if m.Replace || m.Debounce > 0 || m.Only != "" || m.KeepContent {
+	expects := !m.Expected.IsZero() || m.ExpectedContent != ""
+	if m.Replace || m.Debounce > 0 || m.Only != "" || m.KeepContent || expects {
 		options = "replace"
 	}
 	if m.Debounce > 0 {
@@ -278,6 +290,12 @@ func (m *Message) options(ahead time.Duration) (options string) {
 	}
 	if m.KeepContent {
 		options += " keep"
+	}
+	if !m.Expected.IsZero() {
+		options += fmt.Sprintf(" expected=%d", m.Expected.UnixMilli())
+	}
+	if m.ExpectedContent != "" {
+		options += " hash=" + m.ExpectedContent
 	}
 	if !m.FirstTried.IsZero() {
 		options += fmt.Sprintf(" tried=%d", m.FirstTried.Add(ahead).UnixMilli())

@@ -215,23 +215,25 @@ func shared(client *Client) map[string]func(value any) error {
 	}
 	none := func(any) error { return nil } // of a type without odd values
 	return map[string]func(any) error{
-		"put topic":        text(func(text string) error { return put(func(m *Message) { m.Topic = text }) }),
-		"put payload":      text(func(text string) error { return put(func(m *Message) { m.Payload = []byte(text) }) }),
-		"put id":           text(func(text string) error { return put(func(m *Message) { m.ID = text }) }),
-		"put at":           at(func(at time.Time) error { return put(func(m *Message) { m.Due = At(at) }) }),
-		"put after":        span(func(d time.Duration) error { return put(func(m *Message) { m.Due = After(d) }) }),
-		"put group":        text(func(text string) error { return put(func(m *Message) { m.Group = text }) }),
-		"put header name":  text(func(text string) error { return put(func(m *Message) { m.Headers = []Header{{text, "v"}} }) }),
-		"put header value": text(func(text string) error { return put(func(m *Message) { m.Headers = []Header{{"n", text}} }) }),
-		"put expires":      at(func(at time.Time) error { return put(func(m *Message) { m.Expires = at }) }),
-		"put expire_after": span(func(d time.Duration) error { return put(func(m *Message) { m.ExpireAfter = d }) }),
-		"put max_attempts": none,
-		"put backoff":      func(value any) error { return put(func(m *Message) { m.Backoff = value.(Backoff) }) },
-		"put replace":      none,
-		"put debounce":     span(func(d time.Duration) error { return put(func(m *Message) { m.Debounce = d }) }),
-		"put only":         text(func(text string) error { return put(func(m *Message) { m.Only = DueRule(text) }) }),
-		"put keep_content": none,
-		"put first_tried":  at(func(at time.Time) error { return put(func(m *Message) { m.ID, m.FirstTried = "go-1", at }) }),
+		"put topic":            text(func(text string) error { return put(func(m *Message) { m.Topic = text }) }),
+		"put payload":          text(func(text string) error { return put(func(m *Message) { m.Payload = []byte(text) }) }),
+		"put id":               text(func(text string) error { return put(func(m *Message) { m.ID = text }) }),
+		"put at":               at(func(at time.Time) error { return put(func(m *Message) { m.Due = At(at) }) }),
+		"put after":            span(func(d time.Duration) error { return put(func(m *Message) { m.Due = After(d) }) }),
+		"put group":            text(func(text string) error { return put(func(m *Message) { m.Group = text }) }),
+		"put header name":      text(func(text string) error { return put(func(m *Message) { m.Headers = []Header{{text, "v"}} }) }),
+		"put header value":     text(func(text string) error { return put(func(m *Message) { m.Headers = []Header{{"n", text}} }) }),
+		"put expires":          at(func(at time.Time) error { return put(func(m *Message) { m.Expires = at }) }),
+		"put expire_after":     span(func(d time.Duration) error { return put(func(m *Message) { m.ExpireAfter = d }) }),
+		"put max_attempts":     none,
+		"put backoff":          func(value any) error { return put(func(m *Message) { m.Backoff = value.(Backoff) }) },
+		"put replace":          none,
+		"put debounce":         span(func(d time.Duration) error { return put(func(m *Message) { m.Debounce = d }) }),
+		"put only":             text(func(text string) error { return put(func(m *Message) { m.Only = DueRule(text) }) }),
+		"put keep_content":     none,
+		"put expected":         at(func(at time.Time) error { return put(func(m *Message) { m.Expected = at }) }),
+		"put expected_content": text(func(text string) error { return put(func(m *Message) { m.ExpectedContent = text }) }),
+		"put first_tried":      at(func(at time.Time) error { return put(func(m *Message) { m.ID, m.FirstTried = "go-1", at }) }),
 
 		"cancel topic": text(func(text string) error { return second(client.Cancel(ctx, text, "none", "")) }),
 		"cancel id":    text(func(text string) error { return second(client.Cancel(ctx, "orders", text, "")) }),
@@ -302,7 +304,7 @@ func shared(client *Client) map[string]func(value any) error {
 }
 
 // unset has the options for which an empty text means that none is given.
-var unset = []string{"put id", "put group", "cancel group", "get group", "reschedule group", "replay group", "shift token", "put only", "client namespace"}
+var unset = []string{"put id", "put group", "cancel group", "get group", "reschedule group", "replay group", "shift token", "put only", "put expected_content", "client namespace"}
 
 func TestNoOddValueOfAnOptionOfTheProtocolIsTakenForAnother(t *testing.T) {
 	connection := connect(t)

@@ -5,6 +5,7 @@ package delayq
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"math/big"
 	"time"
@@ -26,12 +27,14 @@ type Envelope struct {
 	// Held means ready, but waiting for others of its group, or because its group is paused.
 	Held bool
 	// Paused means ready, and its group is paused.
-	Paused  bool
-	Expires time.Time
-	Backoff Backoff
-	Group   string
-	Headers []Header
-	Payload []byte
+	Paused bool
+	// ContentHash is for Message.ExpectedContent: 16 hex digits, of a message with an own id.
+	ContentHash string
+	Expires     time.Time
+	Backoff     Backoff
+	Group       string
+	Headers     []Header
+	Payload     []byte
 	// Compressed means that Payload is a zstd frame that could not be decompressed.
 	Compressed bool
 	// Reason explains the death of a dead letter.
@@ -79,7 +82,7 @@ func (e *Envelope) read(stored string) (err error) {
 		return InvalidMessage(fmt.Sprintf("an envelope with newer flags (%#x): upgrade delayq here first", unknown))
 	}
 	if flags&flagHash > 0 {
-		take(8)
+		e.ContentHash = hex.EncodeToString(take(8))
 	}
 	if flags&flagExpires > 0 {
 		e.Expires = time.UnixMilli(int64(number(8)))

@@ -76,6 +76,7 @@ func TestAnEnvelopeIsReadAsItIsStored(t *testing.T) {
 				Paused   bool   `json:"paused"`
 				Zstd     bool   `json:"zstd"`
 				Reason   string `json:"reason"`
+				Hash     string `json:"hash"`
 			}
 		}
 		Refused []struct{ Name, Hex, Error string }
@@ -88,7 +89,7 @@ func TestAnEnvelopeIsReadAsItIsStored(t *testing.T) {
 		want := Envelope{State: said.State, Due: time.UnixMilli(said.DueMs), At: time.UnixMilli(said.AtMs), Number: said.Delivery,
 			Attempt: said.Attempt, MaxAttempts: said.MaxAttempts, Doomed: said.Doomed, Held: said.Held, Paused: said.Paused, Backoff: said.Backoff.backoff(),
 			Group: said.Group, Headers: headersOf(said.Headers), Payload: must(hex.DecodeString(said.Payload)), Compressed: said.Zstd,
-			Reason: said.Reason}
+			Reason: said.Reason, ContentHash: said.Hash}
 		if said.ExpiresMs != 0 {
 			want.Expires = time.UnixMilli(said.ExpiresMs)
 		}

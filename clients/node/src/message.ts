@@ -28,17 +28,24 @@ export interface Message {
   replace?: boolean;
   /** Replaces; a pending message is due again at the new time, but at most this long after its first put. */
   debounceMs?: number;
-  /** Replaces; a pending message keeps its due time unless the new time is later, or sooner. */
-  only?: "later" | "sooner";
+  /**
+   * Replaces; a pending message keeps its due time unless the new time is later, or sooner. With "content" it always keeps the
+   * due time: the put edits.
+   */
+  only?: "later" | "sooner" | "content";
   /** Replaces; a pending message keeps payload, headers and options. */
   keepContent?: boolean;
+  /** Replaces only a pending message that is due at this time. */
+  expected?: Time;
+  /** Replaces only a pending message with this `contentHash`. */
+  expectedContent?: string;
   /** Local time of the first attempt, for a repeat of a put with an unknown fate. */
   firstTried?: Time;
   /** Accepts times before 2001 or after 9999, most of which are seconds or microseconds mistaken for milliseconds. */
   pastOk?: boolean;
 }
 
-const FIELDS = "topic payload id at afterMs group headers expires expireAfterMs maxAttempts backoff replace debounceMs only keepContent firstTried pastOk";
+const FIELDS = "topic payload id at afterMs group headers expires expireAfterMs maxAttempts backoff replace debounceMs only keepContent expected expectedContent firstTried pastOk";
 
 /** Encodes the due time, and checks payload and times. */
 export function dueOf(message: Message): number | string {
@@ -59,11 +66,19 @@ export function putOptions(message: Message, aheadMs: number): string {
   return [...(flagOf("replace", replace) || again.length > 0 ? ["replace"] : []), ...again, ...tried].join(" ");
 }
 
-function againOf({ debounceMs, only, keepContent }: Message): string[] {
+function againOf({ debounceMs, only, keepContent, expected, expectedContent, pastOk }: Message): string[] {
   if (debounceMs !== undefined && only !== undefined) throw new InvalidMessage("debounceMs and only: a pending message has one due time");
   const rule = debounceMs === undefined ? [] : [`within=${spanMs("debounceMs", debounceMs, 1)}`];
-  if (only !== undefined) rule.push(wordOf("only", only, ["later", "sooner"]));
-  return flagOf("keepContent", keepContent) ? [...rule, "keep"] : rule;
+  if (only !== undefined) rule.push(wordOf("only", only, ["later", "sooner", "content"]));
+  if (flagOf("keepContent", keepContent)) rule.push("keep");
+  if (expected !== undefined) rule.push(`expected=${dueMs("expected", expected, pastOk)}`);
+  if (expectedContent !== undefined) rule.push(`hash=${hashOf("expectedContent", expectedContent)}`);
+  return rule;
+}
+
+function hashOf(option: string, hash: string): string {
+  if (!/^[0-9a-f]{16}$/i.test(textOf(option, hash))) throw new InvalidMessage(`${option}: a content hash has 16 hex digits, not ${shown(hash)}`);
+  return hash;
 }
 
 /** Encodes a put, as specified in docs/protocol.md; scripts fill in state, gen, due, at and the counts. */

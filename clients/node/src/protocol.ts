@@ -27,7 +27,7 @@ export const LAST_MEANT_MS = 253_402_300_799_999;
 
 /** Words of the outcomes by verb; the README explains each. */
 export interface Words {
-  put: "stored" | "ready" | "again" | "exists" | "conflict" | "leased" | "stale" | "refused";
+  put: "stored" | "ready" | "again" | "exists" | "conflict" | "changed" | "unknown" | "leased" | "stale" | "refused";
   cancel: "cancelled" | "leased" | "dead" | "finished" | "unknown" | "failed";
   reschedule: "delayed" | "ready" | "changed" | "leased" | "dead" | "finished" | "unknown" | "refused" | "failed";
   extend: "extended" | "expired" | "failed";

@@ -24,6 +24,8 @@ export interface Envelope {
   held: boolean;
   /** Ready, and its group is paused. */
   paused: boolean;
+  /** For `expectedContent`: 16 hex digits, of a message with an own id. */
+  contentHash?: string;
   expiresMs?: number;
   backoff?: Backoff;
   group?: string;
@@ -63,7 +65,7 @@ export function readEnvelope(stored: Buffer): Envelope {
   const flags = bytes.readUInt16BE(2);
   const unknown = flags & ~KNOWN_FLAGS;
   if (unknown) throw new InvalidMessage(`an envelope with newer flags (0x${unknown.toString(16)}): upgrade delayq here first`);
-  take(flags & FLAGS.HASH ? 8 : 0);
+  const contentHash = flags & FLAGS.HASH ? take(8).toString("hex") : undefined;
   const expiresMs = flags & FLAGS.EXPIRES ? Number(take(8).readBigUInt64BE()) : undefined;
   const backoff = flags & FLAGS.BACKOFF ? decodeBackoff(take(take(1)[0]!)) : undefined;
   const group = flags & FLAGS.GROUP ? name("group", text(1)) : undefined;
@@ -81,7 +83,7 @@ export function readEnvelope(stored: Buffer): Envelope {
     reason = legible(payload.subarray(start, end));
     payload = payload.subarray(0, start);
   }
-  return { ...head, compressed: (flags & FLAGS.ZSTD) > 0, expiresMs, backoff, group, headers, payload, reason };
+  return { ...head, compressed: (flags & FLAGS.ZSTD) > 0, contentHash, expiresMs, backoff, group, headers, payload, reason };
 }
 
 function readHead(head: Buffer): Head {

@@ -61,6 +61,8 @@ class Run {
       debounceMs: said.debounce_ms,
       only: said.only,
       keepContent: said.keep_content,
+      expected: said.expected_ms,
+      expectedContent: said.expected_content,
       firstTried: said.first_tried_ms,
     };
   }

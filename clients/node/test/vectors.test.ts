@@ -32,6 +32,7 @@ for (const { name: what, hex, envelope } of vectors("envelope.json").valid) {
       doomed: envelope.doomed,
       held: envelope.held,
       paused: envelope.paused,
+      contentHash: envelope.hash ?? undefined,
       expiresMs: envelope.expires_ms ?? undefined,
       backoff: backoffOf(envelope.backoff),
       group: envelope.group ?? undefined,

@@ -47,6 +47,8 @@ class Stored:
     backoff: Backoff | None = None
     group: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
+    #: For `Message.expected_content`: 16 hex digits, of a message with an own id.
+    content_hash: str | None = None
     #: Cancelled while leased: the message will not be retried.
     doomed: bool = False
     #: Ready, but waiting for others of its group, or because its group is paused.
@@ -79,7 +81,7 @@ class Stored:
         if unknown := flags & ~KNOWN_FLAGS:
             self.state = State.NEWER
             raise ValueError(f"an envelope with newer flags ({unknown:#06x}): upgrade delayq here first")
-        fields.take(8 if flags & FLAG_HASH else 0)
+        self.content_hash = fields.take(8).hex() if flags & FLAG_HASH else None
         self.expires_ms = fields.number(8) if flags & FLAG_EXPIRES else None
         self.backoff = Backoff.decode(fields.sized(1)) if flags & FLAG_BACKOFF else None
         if flags & FLAG_GROUP:

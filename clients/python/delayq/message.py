@@ -1,6 +1,7 @@
 """A message of a producer, and the encoding of a put."""
 
 import hashlib
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -104,10 +105,14 @@ class Message:
     replace: bool = False
     #: Replaces; a pending message is due again at the new time, but at most this long after its first put.
     debounce: timedelta | None = None
-    #: Replaces; a pending message keeps its due time unless the new time is later, or sooner.
-    only: Literal["later", "sooner"] | None = None
+    #: Replaces; a pending message keeps its due time unless the new time is later, or sooner. With "content" it always keeps the
+    #: due time: the put edits.
+    only: Literal["later", "sooner", "content"] | None = None
     #: Replaces; a pending message keeps payload, headers and options.
     keep_content: bool = False
+    #: Replaces only a pending message that is due at this time, and whose `content_hash` is this.
+    expected: When | None = None
+    expected_content: str | None = None
     #: Local time of the first attempt, for a repeat of a put with an unknown fate.
     first_tried: When | None = None
     #: Accepts ints before 2001 or after 9999.
@@ -166,10 +171,15 @@ class Message:
     def _again(self) -> str:
         if self.debounce is not None and self.only is not None:
             raise InvalidArgument("give debounce or only: a pending message has one due time")
-        rule = "" if self.only is None else one_of("only", self.only, ("later", "sooner"))
+        rule = "" if self.only is None else one_of("only", self.only, ("later", "sooner", "content"))
         if self.debounce is not None:
             rule = f"within={span_ms('debounce', self.debounce, 1)}"
-        return f"{rule} keep".strip() if flag("keep_content", self.keep_content) else rule
+        words = [rule, "keep" if flag("keep_content", self.keep_content) else ""]
+        if self.expected is not None:
+            words.append(f"expected={epoch_ms('expected', self.expected, self.past_ok)}")
+        if self.expected_content is not None:
+            words.append(f"hash={_hash('expected_content', self.expected_content)}")
+        return " ".join(word for word in words if word)
 
     def content_hash(self) -> bytes:
         """Distinguishes a repeat of a put from another message with the same id. The due time is left out."""
@@ -211,6 +221,12 @@ def _pairs(headers: object) -> tuple[tuple[str, str], ...]:
 
 def _is_pair(pair: object) -> bool:
     return isinstance(pair, (list, tuple)) and len(pair) == 2 and all(isinstance(text, str) for text in pair)
+
+
+def _hash(what: str, value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch("[0-9a-fA-F]{16}", value):
+        raise InvalidArgument(f"{what} must be a content hash of 16 hex digits, not {shown(value)}")
+    return value
 
 
 def _delays(*delays: timedelta) -> tuple[int, ...]:

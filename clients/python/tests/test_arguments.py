@@ -151,6 +151,8 @@ SHARED = {
     "put debounce": (lambda c, v: message(debounce=v), "debounce", True),
     "put only": (lambda c, v: message(only=v), "only", True),
     "put keep_content": (lambda c, v: message(keep_content=v), "keep_content", False),
+    "put expected": (lambda c, v: message(expected=v), "expected", True),
+    "put expected_content": (lambda c, v: message(expected_content=v), "expected_content", True),
     "put first_tried": (lambda c, v: message(first_tried=v), "first_tried", True),
     **{
         f"{verb} {option}": (lambda c, v, verb=verb, option=option: named(c, verb, option, v), option, option == "group")

@@ -74,7 +74,8 @@ class Run:
             said["headers"] = tuple(tuple(pair) for pair in said["headers"])
         if "backoff" in said:
             said["backoff"] = Backoff(said["backoff"]["kind"], tuple(said["backoff"]["delays_ms"]))
-        for wanted, given in (("at", "at_ms"), ("expires", "expires_ms"), ("first_tried", "first_tried_ms")):
+        for wanted, given in (("at", "at_ms"), ("expires", "expires_ms"), ("first_tried", "first_tried_ms"),
+                              ("expected", "expected_ms")):
             if given in said:
                 said[wanted] = said.pop(given)
         for wanted, given in (("after", "after_ms"), ("debounce", "debounce_ms"), ("expire_after", "expire_after_ms")):

@@ -50,6 +50,7 @@ def test_a_message_is_shown_as_it_is_stored(case):
     assert stored.read(bytes.fromhex(case["hex"])) == said["zstd"]
     for field in ("state", "due_ms", "at_ms", "attempt", "delivery", "doomed", "held", "paused", "reason"):
         assert getattr(stored, field) == said[field], field
+    assert stored.content_hash == said["hash"]
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case["name"])

@@ -120,8 +120,8 @@ delayq_service::codes! {
     REFUSED = Code {
         id: "DQ-U013",
         title: "a message refuses the change",
-        cause: "The id is already taken; or the message is leased, dead or finished; or another change of its \
-                group is unfinished. The output says which.",
+        cause: "The id is already taken; or the message is leased, dead or finished, or not as expected; or another \
+                change of its group is unfinished. The output says which.",
         tries: [
             "See the message and its history: delayq get TOPIC ID, delayq log TOPIC ID.",
             "If the id of a put is taken: choose another id, or replace the message with delayq put --replace.",

@@ -44,6 +44,8 @@ pub(crate) fn of_put(answer: &PutOutcome) -> Outcome {
         PutOutcome::Stored(_) | PutOutcome::Ready(_) | PutOutcome::Again { .. } | PutOutcome::Exists(..) => {
             Outcome::Done
         }
+        PutOutcome::Changed(state, _) => Outcome::Reject(format!("the message is not as expected: {state}")),
+        PutOutcome::Unknown => Outcome::Reject("no message is known that could be as expected".to_owned()),
         PutOutcome::Conflict(..) => Outcome::Reject("the id is taken by another message".to_owned()),
         PutOutcome::Newer => Outcome::Reject("the id is taken by a message of a later format".to_owned()),
         PutOutcome::Malformed => {

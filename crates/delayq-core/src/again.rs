@@ -1,7 +1,10 @@
 //! How a put meets a pending message with its id.
 //!
-//! In words as in the script's options: `later`, `sooner` or `within=<ms>`, and `keep`.
+//! In words as in the script's options: `later`, `sooner`, `content` or `within=<ms>`; `keep`; `expected=<ms>`; and
+//! `hash=<16 hex digits>`.
 
+use crate::envelope::ContentHash;
+use crate::time::UnixMillis;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -13,6 +16,10 @@ pub struct Again {
     pub due: DueRule,
     /// True if the pending message keeps its payload, headers and options.
     pub keep: bool,
+    /// The due time that the pending message must have; otherwise nothing is changed.
+    pub expected: Option<UnixMillis>,
+    /// The content that the pending message must have; otherwise nothing is changed.
+    pub content: Option<ContentHash>,
 }
 
 /// Which due time a message has after a put again.
@@ -25,13 +32,27 @@ pub enum DueRule {
     Later,
     /// The sooner of both.
     Sooner,
+    /// The due time of the pending message: only the content changes.
+    Content,
     /// That of the put again, but at most this long after the first put, in whole milliseconds.
     Within(Duration),
 }
 
+/// A demand of a put again on the pending message, for [`crate::message::Message::expecting`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expectation {
+    /// This due time.
+    Due(UnixMillis),
+    /// This content.
+    Content(ContentHash),
+}
+
 /// The longest wait of a debounce, or the words of an [`Again`], are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a mode: expected later, sooner or within=MS (1 or more), and optionally keep")]
+#[error(
+    "{0:?} is not a mode: expected later, sooner, content or within=MS (1 or more), and optionally keep, \
+     expected=MS and hash=HASH (16 hex digits)"
+)]
 pub struct OddAgain(String);
 
 // === impl Again ===
@@ -42,25 +63,36 @@ impl Again {
         self == Self::default()
     }
 
-    /// True if the script accepts the longest wait.
+    /// True if an unexpected message stays unchanged.
+    pub fn expects(self) -> bool {
+        self.expected.is_some() || self.content.is_some()
+    }
+
+    /// True if the script accepts the longest wait and the expected due time.
     pub fn is_valid(self) -> bool {
-        match self.due {
-            DueRule::Within(longest) => (1..1 << 53).contains(&longest.as_millis()),
-            _ => true,
-        }
+        let expected = self.expected.is_none_or(|due| due.get() > 0 && due <= UnixMillis::MAX);
+        expected
+            && match self.due {
+                DueRule::Within(longest) => (1..1 << 53).contains(&longest.as_millis()),
+                _ => true,
+            }
     }
 }
 
 impl fmt::Display for Again {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.due {
-            DueRule::New => {}
-            DueRule::Later => f.write_str("later")?,
-            DueRule::Sooner => f.write_str("sooner")?,
-            DueRule::Within(longest) => write!(f, "within={}", longest.as_millis())?,
-        }
-        let between = if self.keep && self.due != DueRule::New { " " } else { "" };
-        write!(f, "{between}{}", if self.keep { "keep" } else { "" })
+        let rule = match self.due {
+            DueRule::New => None,
+            DueRule::Later => Some("later".to_owned()),
+            DueRule::Sooner => Some("sooner".to_owned()),
+            DueRule::Content => Some("content".to_owned()),
+            DueRule::Within(longest) => Some(format!("within={}", longest.as_millis())),
+        };
+        let keep = self.keep.then(|| "keep".to_owned());
+        let expected = self.expected.map(|due| format!("expected={due}"));
+        let content = self.content.map(|hash| format!("hash={hash}"));
+        let words: Vec<_> = [rule, keep, expected, content].into_iter().flatten().collect();
+        f.write_str(&words.join(" "))
     }
 }
 
@@ -71,24 +103,43 @@ impl FromStr for Again {
         let odd = || OddAgain(text.chars().take(60).collect());
         let mut again = Self::default();
         for word in text.split(' ').filter(|word| !word.is_empty()) {
-            let rule = match word {
-                "keep" if !again.keep => {
-                    again.keep = true;
-                    continue;
-                }
-                "later" => DueRule::Later,
-                "sooner" => DueRule::Sooner,
+            let (name, value) = word.split_once('=').unwrap_or((word, ""));
+            let ms = || value.parse().map_err(|_| odd());
+            let is_new = match name {
+                "keep" => !std::mem::replace(&mut again.keep, true),
+                "expected" => again.expected.replace(UnixMillis::new(ms()?)).is_none(),
+                "hash" => again.content.replace(value.parse().map_err(|_| odd())?).is_none(),
                 _ => {
-                    let ms = word.strip_prefix("within=").and_then(|ms| ms.parse().ok());
-                    DueRule::Within(Duration::from_millis(ms.ok_or_else(odd)?))
+                    let rule = match name {
+                        "later" => DueRule::Later,
+                        "sooner" => DueRule::Sooner,
+                        "content" => DueRule::Content,
+                        "within" => DueRule::Within(Duration::from_millis(ms()?)),
+                        _ => return Err(odd()),
+                    };
+                    std::mem::replace(&mut again.due, rule) == DueRule::New
                 }
             };
-            if again.due != DueRule::New {
+            let has_value = matches!(name, "within" | "expected" | "hash");
+            if !is_new || has_value != word.contains('=') {
                 return Err(odd());
             }
-            again.due = rule;
         }
         if again.is_valid() { Ok(again) } else { Err(odd()) }
+    }
+}
+
+// === impl Expectation ===
+
+impl From<UnixMillis> for Expectation {
+    fn from(due: UnixMillis) -> Self {
+        Self::Due(due)
+    }
+}
+
+impl From<ContentHash> for Expectation {
+    fn from(hash: ContentHash) -> Self {
+        Self::Content(hash)
     }
 }
 
@@ -104,11 +155,16 @@ mod tests {
             (DueRule::New, true, "keep"),
             (DueRule::Later, false, "later"),
             (DueRule::Sooner, true, "sooner keep"),
+            (DueRule::Content, false, "content"),
             (minute, false, "within=60000"),
             (minute, true, "within=60000 keep"),
         ] {
-            let again = Again { due, keep };
+            let again = Again { due, keep, ..Again::default() };
             assert_eq!((again.to_string().as_str(), text.parse()), (text, Ok(again)));
+            let again =
+                Again { expected: Some(UnixMillis::new(5)), content: Some(ContentHash([10; 8])), ..again };
+            let conditional = format!("{text} expected=5 hash=0a0a0a0a0a0a0a0a");
+            assert_eq!((again.to_string().as_str(), conditional.parse()), (conditional.trim(), Ok(again)));
         }
     }
 
@@ -122,6 +178,14 @@ mod tests {
             "later sooner",
             "keep keep",
             "within=+1x",
+            "content later",
+            "content=1",
+            "keep=",
+            "expected",
+            "expected=0",
+            "expected=5 expected=6",
+            "hash=0a",
+            "hash=0a0a0a0a0a0a0a0g",
         ] {
             assert!(odd.parse::<Again>().is_err(), "{odd}");
         }

@@ -13,6 +13,7 @@ use crate::backoff::Backoff;
 use crate::id::Group;
 use crate::time::UnixMillis;
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Size of the fixed head.
@@ -85,6 +86,15 @@ pub enum State {
     Purged = 8,
 }
 
+/// Tells messages of different content apart. As text: 16 hex digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ContentHash(pub [u8; 8]);
+
+/// Text that is not a [`ContentHash`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a content hash has 16 hex digits")]
+pub struct OddContentHash;
+
 /// A stored message, or the marker of a finished message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
@@ -105,7 +115,7 @@ pub struct Envelope {
     /// Cancelled while leased: no further attempt.
     pub doomed: bool,
     /// The content hash, which distinguishes a repeated put from another message with the same id.
-    pub hash: Option<[u8; 8]>,
+    pub hash: Option<ContentHash>,
     /// Expiry.
     pub expires: Option<UnixMillis>,
     /// True if the expiry comes from the topic or from `lifetime`, and moves with the due time.
@@ -198,6 +208,30 @@ impl fmt::Display for State {
     }
 }
 
+// === impl ContentHash ===
+
+impl fmt::Display for ContentHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", u64::from_be_bytes(self.0))
+    }
+}
+
+impl fmt::Debug for ContentHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ContentHash({self})")
+    }
+}
+
+impl FromStr for ContentHash {
+    type Err = OddContentHash;
+
+    fn from_str(text: &str) -> Result<Self, OddContentHash> {
+        let is_hex = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let number = is_hex.then(|| u64::from_str_radix(text, 16).ok()).flatten();
+        number.map(|number| Self(number.to_be_bytes())).ok_or(OddContentHash)
+    }
+}
+
 /// For a pending message, from the first [`HEAD_BYTES`] of its stored form: the due time, the generation at the end of
 /// its bucket entry, and whether no other index holds it. `None` for any other message.
 pub fn if_delayed(head: &[u8]) -> Option<(UnixMillis, [u8; 4], bool)> {
@@ -245,7 +279,7 @@ impl Envelope {
         out.0.extend(self.attempt.to_be_bytes());
         out.0.extend(self.max_attempts.to_be_bytes());
         if let Some(hash) = self.hash {
-            out.0.extend(hash);
+            out.0.extend(hash.0);
         }
         if let Some(expires) = self.expires {
             out.0.extend(expires.get().to_be_bytes());
@@ -319,7 +353,7 @@ impl Envelope {
 
     fn decode_fields(&mut self, flags: u16, input: &mut Reader<'_>) -> Result<(), EnvelopeError> {
         if flags & HASH > 0 {
-            self.hash = Some(input.number::<8>()?.to_be_bytes());
+            self.hash = Some(ContentHash(input.number::<8>()?.to_be_bytes()));
         }
         if self.state.is_over() {
             return Ok(());

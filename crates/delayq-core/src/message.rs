@@ -1,8 +1,8 @@
 //! A message as its producer creates it.
 
-use crate::again::{Again, DueRule};
+use crate::again::{Again, DueRule, Expectation};
 use crate::backoff::Backoff;
-use crate::envelope::{Envelope, State};
+use crate::envelope::{ContentHash, Envelope, State};
 use crate::id::{Group, HEADER_NAME, MessageId, NameError, OwnId, Topic};
 use crate::record::RecordId;
 use crate::shard::ShardId;
@@ -261,6 +261,24 @@ impl Message {
         self
     }
 
+    /// Edits: replaces as [`Self::replace`], but a pending message keeps its due time. The answer for a pending message is
+    /// *again*. With [`Self::expecting`], only the expected message is edited, and a missing message stays missing.
+    pub fn only_content(mut self) -> Self {
+        (self.replace, self.again.due) = (true, DueRule::Content);
+        self
+    }
+
+    /// Replaces as [`Self::replace`], but only a pending message that is due at this time, or has this content
+    /// ([`Envelope::hash`]). Two calls expect both. Otherwise the answer is *changed* or *unknown*, and nothing is stored.
+    pub fn expecting(mut self, what: impl Into<Expectation>) -> Self {
+        self.replace = true;
+        match what.into() {
+            Expectation::Due(due) => self.again.expected = Some(due),
+            Expectation::Content(hash) => self.again.content = Some(hash),
+        }
+        self
+    }
+
     /// Replaces as [`Self::replace`], but a pending message keeps its payload, headers and options: only its due time
     /// changes. The answer for a pending message is *again*.
     pub fn keep_content(mut self) -> Self {
@@ -280,17 +298,6 @@ impl Message {
     pub fn any_time(mut self) -> Self {
         self.any_time = true;
         self
-    }
-
-    /// The topic.
-    pub fn topic(&self) -> &Topic {
-        &self.topic
-    }
-
-    /// Approximate size in a call: payload and headers, and 512 for the rest, which rarely needs more.
-    pub fn bytes(&self) -> usize {
-        let headers: usize = self.headers.iter().map(|(name, value)| name.len() + value.len() + 3).sum();
-        self.payload.len() + headers + 512
     }
 
     /// Checks everything that can be checked without Redis.
@@ -364,7 +371,7 @@ impl Message {
 
     /// The first 8 bytes of the SHA-256 of topic, group, headers and the producer's payload, each preceded by its
     /// length (4 bytes, big-endian). The due time is excluded: a repeat may carry another due time.
-    fn hash(&self) -> [u8; 8] {
+    fn hash(&self) -> ContentHash {
         let mut hasher = Sha256::new();
         let mut field = |bytes: &[u8]| {
             hasher.update(u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_be_bytes());
@@ -380,7 +387,7 @@ impl Message {
         let digest = hasher.finalize();
         let mut hash = [0; 8];
         hash.copy_from_slice(&digest[..8]);
-        hash
+        ContentHash(hash)
     }
 }
 

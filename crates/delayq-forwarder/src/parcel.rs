@@ -113,6 +113,6 @@ fn identity(reservation: &Reservation) -> String {
     let (topic, id) = (&reservation.topic, &reservation.id);
     match reservation.envelope.hash {
         None => format!("{topic}/{id}"),
-        Some(hash) => format!("{topic}/{id}/{:016x}", u64::from_be_bytes(hash)),
+        Some(hash) => format!("{topic}/{id}/{hash}"),
     }
 }

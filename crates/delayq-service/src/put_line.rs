@@ -8,8 +8,8 @@
 //! due time by an offset that each id has to itself. `payload` is a string, taken as its text, or any other JSON, taken as it is written; bytes come as
 //! `payload_base64`. `headers` is an object, or an array of `[name, value]` where their order matters or a name comes twice.
 //! `expires` is a time, and `expire_after` a duration from the due time to the expiry, in its place.
-//! `replace` is true for a put that replaces; `again` then says how it meets a pending message: `later`, `sooner` or
-//! `within=<ms>`, and `keep`.
+//! `replace` is true for a put that replaces; `again` then says how it meets a pending message: `later`, `sooner`,
+//! `content` or `within=<ms>`; `keep`; `expected=<ms>` and `hash=<16 hex digits>`.
 //! A line of a backup also says what the message was when it was written: `state`, `attempt`, `delivery`, `reason`.
 
 use crate::config::{HumanDuration, backoff, backoff_text};

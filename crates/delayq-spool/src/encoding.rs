@@ -293,6 +293,7 @@ mod tests {
     use super::*;
     use delayq_core::again::DueRule;
     use delayq_core::backoff::Backoff;
+    use delayq_core::envelope::ContentHash;
     use delayq_core::shard::ShardId;
     use proptest::prelude::*;
 
@@ -324,8 +325,21 @@ mod tests {
 
     fn again() -> impl Strategy<Value = Again> {
         let within = (1_u64..1 << 53).prop_map(|ms| DueRule::Within(Duration::from_millis(ms)));
-        let due = prop_oneof![Just(DueRule::New), Just(DueRule::Later), Just(DueRule::Sooner), within];
-        (due, any::<bool>()).prop_map(|(due, keep)| Again { due, keep })
+        let due = prop_oneof![
+            Just(DueRule::New),
+            Just(DueRule::Later),
+            Just(DueRule::Sooner),
+            Just(DueRule::Content),
+            within
+        ];
+        let expected = proptest::option::of((1_u64..1 << 53).prop_map(UnixMillis::new));
+        let content = proptest::option::of(any::<[u8; 8]>().prop_map(ContentHash));
+        (due, any::<bool>(), expected, content).prop_map(|(due, keep, expected, content)| Again {
+            due,
+            keep,
+            expected,
+            content,
+        })
     }
 
     prop_compose! {

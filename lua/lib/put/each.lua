@@ -1,10 +1,10 @@
 -- put/each: puts one message.
 --
 -- NEEDS    accepted, again, base, bucket_add, bucket_of, byte, call, check_fields, displace, due, due_of, earlier,
---          expire_after, fields, gen, held, is_new, is_stale, join_indexes, keep, key_of, largest, lifetime_of,
---          max_default, merge, misnamed, no, note, now, pending_at, push_ready, ready_stamp, record, rule, sub, taken,
---          topic, topic_open, tried, DEAD, DOOMED, EXPIRES, FORMAT, HASH, HEAD, INDEXED, KNOWN_FLAGS, LAST_MS,
---          LIFETIME, PENDING, RELATIVE
+--          expected_due, expected_hash, expire_after, fields, gen, held, is_new, is_stale, join_indexes, key_of,
+--          largest, lifetime_of, max_default, merge, merges, misnamed, no, note, now, pending_at, push_ready,
+--          ready_stamp, record, sub, taken, topic, topic_open, tried, unexpected, DEAD, DOOMED, EXPIRES, FORMAT, HASH,
+--          HEAD, INDEXED, KNOWN_FLAGS, LAST_MS, LIFETIME, PENDING, RELATIVE
 -- CHANGES  accepted, due, is_new, largest
 -- GIVES    put
 
@@ -23,8 +23,10 @@ local function put(id, text, env)
   high, low = byte(env, 31, 32)
   local max = high + low > 0 and high * 256 + low or max_default
   local pending, answer, old
-  if rule or keep then
+  if merges then
     pending = found and pending_at(id)
+    answer = (expected_due or expected_hash) and unexpected(id, pending, env, flags)
+    if answer then return answer end
     answer, max, env, flags = merge(pending, env, flags, max)
     if answer then return answer end
   end

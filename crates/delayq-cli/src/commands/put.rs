@@ -6,7 +6,7 @@ use crate::deployment::Context;
 use crate::failure::{self, of_core, refused, usage};
 use crate::output::complain;
 use clap::{ArgGroup, Args, value_parser};
-use delayq::protocol::Window;
+use delayq::protocol::{ContentHash, Window};
 use delayq::{Due, Message, MessageId, Put as Answer, PutError, PutOutcome, Topic};
 use delayq_service::config::HumanDuration;
 use delayq_service::when::{Spreading, When};
@@ -70,14 +70,23 @@ pub struct Put {
     #[arg(long, conflicts_with = "from")]
     replace: bool,
     /// Replace a message with the same id; a pending one is due again at the new time, at most this long after its first put
-    #[arg(long, value_name = "LONGEST", conflicts_with_all = ["from", "only_later", "only_sooner"])]
+    #[arg(long, value_name = "LONGEST", conflicts_with_all = ["from", "only_later", "only_sooner", "only_content"])]
     debounce: Option<HumanDuration>,
     /// Replace a message with the same id; a pending one keeps its due time if that is later
-    #[arg(long, conflicts_with_all = ["from", "only_sooner"])]
+    #[arg(long, conflicts_with_all = ["from", "only_sooner", "only_content"])]
     only_later: bool,
     /// Replace a message with the same id; a pending one keeps its due time if that is sooner
-    #[arg(long, conflicts_with = "from")]
+    #[arg(long, conflicts_with_all = ["from", "only_content"])]
     only_sooner: bool,
+    /// Replace a message with the same id; a pending one keeps its due time: only its content changes
+    #[arg(long, conflicts_with = "from")]
+    only_content: bool,
+    /// Replace only a pending message that is due at this time, as a listing shows it
+    #[arg(long, value_name = "TIME", conflicts_with = "from", allow_hyphen_values = true)]
+    expected: Option<When>,
+    /// Replace only a pending message whose content has this hash, as 'delayq get --json' shows it
+    #[arg(long, value_name = "HASH", conflicts_with = "from")]
+    expected_content: Option<ContentHash>,
     /// Replace a message with the same id; a pending one keeps its payload, headers and options
     #[arg(long, conflicts_with = "from")]
     keep_content: bool,
@@ -213,6 +222,17 @@ impl Put {
         }
         if self.only_sooner {
             message = message.only_sooner();
+        }
+        if self.only_content {
+            message = message.only_content();
+        }
+        match self.expected.map(|when| when.due(true)).transpose().map_err(usage)? {
+            Some(Due::At(due)) => message = message.expecting(due),
+            Some(Due::After(_)) => return Err(usage("--expected must be an absolute time")),
+            None => {}
+        }
+        if let Some(hash) = self.expected_content {
+            message = message.expecting(hash);
         }
         Ok(if self.keep_content { message.keep_content() } else { message })
     }

@@ -41,6 +41,9 @@ async fn a_refused_put_names_its_fault_and_stores_nothing() {
             &["t", "{}", "--at", "2030-01-01T00:00:00Z", "--expires", "2029-01-01T00:00:00Z"],
             "not after the due time",
         ),
+        (&["t", "{}", "--expected-content", "12"], "a content hash has 16 hex digits"),
+        (&["t", "{}", "--only-content", "--only-later"], "cannot be used with"),
+        (&["t", "{}", "--expected", "+1h"], "--expected must be an absolute time"),
         (&["t", "{}", "--max-attempts", "70000"], "70000 is not in 1..=65535"),
         (&["t", "{}", "--nonsense"], "unexpected argument"),
         (&[], "TOPIC or --from FILE is required"),
@@ -128,6 +131,28 @@ async fn the_same_id_with_another_body_is_a_conflict() {
     assert_eq!(done(&redis, &["get", "t", "a", "--payload"]).await, "one");
     done(&redis, &["put", "t", "two", "--id", "a", "--in", "1h", "--replace"]).await;
     assert_eq!(done(&redis, &["get", "t", "a", "--payload"]).await, "two");
+}
+
+#[tokio::test]
+async fn an_edit_changes_the_content_of_the_message_that_was_read_and_of_no_other() {
+    let redis = deployment().await;
+    let read = async || -> serde_json::Value {
+        serde_json::from_str(&done(&redis, &["get", "t", "a", "--json"]).await).unwrap()
+    };
+    done(&redis, &["put", "t", "one", "--id", "a", "--in", "1h"]).await;
+    let old = read().await;
+    let (hash, due) = (old["content_hash"].as_str().unwrap(), old["due_ms"].to_string());
+    let edit =
+        ["put", "t", "two", "--id", "a", "--only-content", "--expected-content", hash, "--expected", &due];
+    assert!(done(&redis, &edit).await.contains("still due "));
+    let new = read().await;
+    assert_eq!((&new["payload"], &new["due_ms"]), (&"two".into(), &old["due_ms"]));
+    let late = ["put", "t", "three", "--id", "a", "--only-content", "--expected-content", hash];
+    let late = run(&redis, &late).await;
+    assert!(late.code == Some(65) && late.stdout.contains("a is not as expected: delayed"), "{late:?}");
+    let other = run(&redis, &["put", "t", "x", "--id", "b", "--only-content", "--expected", &due]).await;
+    assert!(other.code == Some(65) && other.stdout.contains("b is unknown"), "{other:?}");
+    assert_eq!(read().await["payload"], "two");
 }
 
 #[tokio::test]

@@ -78,6 +78,17 @@ impl Ledger {
     fn add(&mut self, key: RowKey, row: &OutboxRow, now: UnixMillis) {
         let name = name_of(row);
         let due = due_of(row, now);
+        if row.verb == "put" && row.again().expects() {
+            // Such a put puts nothing of its own.
+            match self.0.get(&name).map_or(Some(false), |net| net.is_as_expected(row)) {
+                Some(true) => {}
+                Some(false) => return,
+                None => {
+                    self.0.insert(name, Net::Unclear);
+                    return;
+                }
+            }
+        }
         let net = match (row.verb.as_str(), self.0.get(&name)) {
             // The id may have been forgotten by then, and the put be another message.
             ("put", Some(Net::Pending { past, .. })) if !row.replaces && *past > row.age => Net::Unclear,
@@ -117,6 +128,20 @@ impl Ledger {
 // === impl Net ===
 
 impl Net {
+    /// True if the put of a row meets the message that it expects; `None` if the rows do not tell.
+    fn is_as_expected(&self, row: &OutboxRow) -> Option<bool> {
+        let Again { expected, content, .. } = row.again();
+        match *self {
+            Self::Cancelled => Some(false),
+            Self::Pending { past, .. } if past > row.age => Some(false),
+            Self::Pending { due: Due::At(due), .. } if expected.is_some_and(|expected| expected != due) => {
+                Some(false)
+            }
+            Self::Pending { due: Due::At(_), .. } if content.is_none() => Some(true),
+            _ => None,
+        }
+    }
+
     /// The state after a put that replaces, as `lua/lib/put/merge.lua` treats a pending message.
     fn put_again(&self, new: Self, again: Again, now: UnixMillis) -> Self {
         let (
@@ -139,6 +164,7 @@ impl Net {
         let (due, past) = match again.due {
             DueRule::Later if !is_later => (old_due, old_past),
             DueRule::Sooner if is_later => (old_due, old_past),
+            DueRule::Content => (old_due, old_past),
             DueRule::Within(longest) if rest(due, past, now) > signed(longest) - signed(waited) => {
                 (Due::After(longest.saturating_sub(waited)), waited.saturating_sub(longest))
             }
@@ -259,6 +285,8 @@ async fn put(producer: &Producer, messages: Vec<Message>, found: &mut Reconciled
             PutOutcome::Again { .. }
             | PutOutcome::Exists(..)
             | PutOutcome::Conflict(..)
+            | PutOutcome::Changed(..)
+            | PutOutcome::Unknown
             | PutOutcome::Leased
             | PutOutcome::Newer => found.known += 1,
             PutOutcome::Stale | PutOutcome::Malformed | PutOutcome::Refused(_) | PutOutcome::Spooled => {
@@ -305,6 +333,8 @@ mod tests {
                 "L" => ("put", Some("later")),
                 "S" => ("put", Some("sooner")),
                 "K" => ("put", Some("later keep")),
+                "E" if expected.is_empty() => ("put", Some("content")),
+                "E" => ("put", Some(&*format!("content expected={expected}").leak())),
                 "c" => ("cancel", None),
                 _ => ("reschedule", None),
             };
@@ -340,6 +370,12 @@ mod tests {
             ("p5 S6", pending(2, 5)),
             ("p6 S5", pending(2, 5)),
             ("p5 K6", pending(1, 6)),
+            ("p5 E6", pending(2, 5)),
+            ("p5 E6?5", pending(2, 5)),
+            ("p5 E6?4", pending(1, 5)),
+            ("E6?5", None),
+            ("p5 c E6?5", Some(Net::Cancelled)),
+            ("p5 c p6 E7?6", Some(Net::Unclear)),
             ("p5 c L4", pending(3, 4)),
             ("p5 c", Some(Net::Cancelled)),
             ("p5 c p6", Some(Net::Unclear)),

@@ -22,21 +22,29 @@ const NEXT: &str = "INSERT INTO delayq_outbox (topic, id, delay_ms, payload, rep
     VALUES ('orders', 'daily', 86400000, 'x', TRUE)";
 
 /// Puts again in each mode: `a` keeps its due time and content, `b` takes the later time and the new content, `c` is debounced
-/// with a longest wait that is shorter than its delay. The mode of `d` does not exist.
+/// with a longest wait that is shorter than its delay. The mode of `d` does not exist. `e` is edited where it is, and `f` is
+/// expected to be due at another time.
 const AGAIN: &str = "
     INSERT INTO delayq_outbox (topic, id, delay_ms, payload) VALUES
-        ('orders', 'a', 80000000, 'x'), ('orders', 'b', 80000000, 'x'), ('orders', 'c', 80000000, 'x');
+        ('orders', 'a', 80000000, 'x'), ('orders', 'b', 80000000, 'x'), ('orders', 'c', 80000000, 'x'),
+        ('orders', 'e', 80000000, 'x'), ('orders', 'f', 80000000, 'x');
     INSERT INTO delayq_outbox (topic, id, delay_ms, payload, replaces, again) VALUES
         ('orders', 'a', 160000000, 'y', TRUE, 'sooner keep'), ('orders', 'b', 160000000, 'y', TRUE, 'later'),
-        ('orders', 'c', 160000000, 'y', TRUE, 'within=120000000'), ('orders', 'd', 160000000, 'y', TRUE, 'soon')";
+        ('orders', 'c', 160000000, 'y', TRUE, 'within=120000000'), ('orders', 'd', 160000000, 'y', TRUE, 'soon'),
+        ('orders', 'e', 160000000, 'y', TRUE, 'content'), ('orders', 'f', 160000000, 'y', TRUE, 'expected=1')";
 
 async fn are_put_again(readers: &Readers) {
     let reader = readers.read();
     readers.is_all_settled().await;
-    assert_eq!(readers.keeper().books().await.unwrap().rejected, 1, "the mode that does not exist");
+    assert_eq!(readers.keeper().books().await.unwrap().rejected, 2, "the odd mode, and the other time");
     let now = host_now().get();
-    for (id, delay_ms, payload) in [("a", 80_000_000, "x"), ("b", 160_000_000, "y"), ("c", 120_000_000, "y")]
-    {
+    for (id, delay_ms, payload) in [
+        ("a", 80_000_000, "x"),
+        ("b", 160_000_000, "y"),
+        ("c", 120_000_000, "y"),
+        ("e", 80_000_000, "y"),
+        ("f", 80_000_000, "x"),
+    ] {
         let kept = readers.stored(id, None).await.unwrap();
         let ahead = kept.due.get() - now;
         assert!((delay_ms - 600_000..=delay_ms).contains(&ahead), "{id} is due in {ahead} ms");

@@ -27,6 +27,11 @@ pub enum PutOutcome {
         /// The due time in force.
         due: UnixMillis,
     },
+    /// The message is not as [`Message::expecting`] says: in this state. The time is its due time, or the time of its
+    /// finish. Nothing was changed.
+    Changed(State, UnixMillis),
+    /// No message is known, so none is as [`Message::expecting`] says. Nothing was stored.
+    Unknown,
     /// The same message already exists from an earlier try, or has finished with this outcome: nothing was stored. The
     /// time is the due time, or the time of the finish.
     Exists(State, UnixMillis),
@@ -78,6 +83,8 @@ impl PutOutcome {
             Self::Stored(_) => "stored",
             Self::Ready(_) => "ready",
             Self::Again { .. } => "again",
+            Self::Changed(..) => "changed",
+            Self::Unknown => "unknown",
             Self::Exists(..) => "exists",
             Self::Conflict(..) | Self::Newer | Self::Malformed => "conflict",
             Self::Leased => "leased",
@@ -153,6 +160,7 @@ fn outcome(message: &Message, now: UnixMillis, reply: &mut Reply) -> Result<Opti
         "stored" => PutOutcome::Stored(due),
         "ready" => PutOutcome::Ready(due),
         "leased" => PutOutcome::Leased,
+        "unknown" => PutOutcome::Unknown,
         "stale" => PutOutcome::Stale,
         "refused" => PutOutcome::Refused(words.rest().to_owned()),
         "again" => {
@@ -163,12 +171,13 @@ fn outcome(message: &Message, now: UnixMillis, reply: &mut Reply) -> Result<Opti
             };
             PutOutcome::Again { state, old: UnixMillis::new(old), due: UnixMillis::new(due) }
         }
-        word @ ("exists" | "conflict") => {
+        word @ ("exists" | "conflict" | "changed") => {
             let state = words.word();
             let time = UnixMillis::new(words.number().unwrap_or(0));
             match (word, State::from_word(state)) {
                 ("exists", Some(state)) => PutOutcome::Exists(state, time),
                 ("conflict", Some(state)) => PutOutcome::Conflict(state, time),
+                ("changed", Some(state)) => PutOutcome::Changed(state, time),
                 ("conflict", None) if state == "newer" => PutOutcome::Newer,
                 ("conflict", None) if state == "malformed" => PutOutcome::Malformed,
                 _ => return Err(reply.nonsense(&text)),

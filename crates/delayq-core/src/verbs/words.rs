@@ -42,6 +42,8 @@ pub const WORDS: [(Verb, &[Word]); 8] = [
             yes("again", "the put was merged with the pending message; the answer says when that is due"),
             yes("exists", "the same message is known; not accepted if cancelled, expired or purged"),
             no("conflict", "the id is taken by another message"),
+            no("changed", "the message to replace is not as expected; the state and the time say how it is"),
+            NOT_PENDING[3],
             no("leased", "a holder has the message that the put would replace"),
             no("stale", "a repeat whose first try may have been forgotten; the topic refuses such repeats"),
             REFUSED,

@@ -117,6 +117,10 @@ fn of_put(reply: Answer) -> Value {
         PutOutcome::Conflict(state, at) => {
             json!({"word": "conflict", "accepted": accepted, "state": state.word(), "time_ms": ms(at)})
         }
+        PutOutcome::Changed(state, at) => {
+            json!({"word": "changed", "accepted": accepted, "state": state.word(), "time_ms": ms(at)})
+        }
+        PutOutcome::Unknown => json!({"word": "unknown", "accepted": accepted}),
         PutOutcome::Newer => json!({"word": "conflict", "accepted": accepted, "state": "newer"}),
         PutOutcome::Malformed => json!({"word": "conflict", "accepted": accepted, "state": "malformed"}),
         PutOutcome::Leased => json!({"word": "leased", "accepted": accepted}),

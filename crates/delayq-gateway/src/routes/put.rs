@@ -27,7 +27,7 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 enum PutContent {
     Json,
     /// The payload of this message.
-    Payload(Message),
+    Payload(Box<Message>),
     /// The data of this event.
     Data(CloudEvent),
     Event,
@@ -132,7 +132,7 @@ async fn read(ask: Ask, named: PutNames) -> Result<Message, Problem> {
         }
         PutContent::Payload(mut message) => {
             message.payload = body.bytes.to_vec();
-            message
+            *message
         }
     };
     message.tried = tried;
@@ -155,7 +155,9 @@ fn content(ask: &Ask, named: &PutNames, past_ok: bool) -> Result<PutContent, Pro
             undescribed(ask, "a JSON body", "in the body")?;
             Ok(PutContent::Json)
         }
-        (Form::Other, Some(topic)) => Ok(PutContent::Payload(described(ask, topic, named, past_ok)?)),
+        (Form::Other, Some(topic)) => {
+            Ok(PutContent::Payload(Box::new(described(ask, topic, named, past_ok)?)))
+        }
         _ => {
             let why = "send lines of messages, and arrays of events, to POST /v1/messages";
             Err(Problem::new(Kind::OtherType, why))

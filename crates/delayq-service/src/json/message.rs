@@ -42,6 +42,8 @@ pub fn message(listed: &Listed, payload: bool) -> Value {
                     base64::engine::general_purpose::STANDARD.encode(&envelope.payload).into();
             }
         }
+        // A hash would confirm a guess of a payload that is not shown.
+        value["content_hash"] = envelope.hash.map(|hash| hash.to_string()).into();
         value["payload_is_zstd"] = envelope.zstd.into();
     }
     value

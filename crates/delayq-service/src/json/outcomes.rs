@@ -12,6 +12,8 @@ pub const fn put_word(outcome: &PutOutcome) -> &'static str {
         PutOutcome::Stored(_) => "stored",
         PutOutcome::Ready(_) => "ready",
         PutOutcome::Again { .. } => "again",
+        PutOutcome::Changed(..) => "changed",
+        PutOutcome::Unknown => "unknown",
         PutOutcome::Exists(..) => "exists",
         PutOutcome::Conflict(..) | PutOutcome::Newer | PutOutcome::Malformed => "conflict",
         PutOutcome::Leased => "leased",
@@ -32,14 +34,14 @@ pub fn put(reference: &Reference, outcome: &PutOutcome) -> Value {
             add_time(&mut value, "due", Some(*due));
             add_time(&mut value, "old_due", Some(*old));
         }
-        PutOutcome::Exists(state, at) | PutOutcome::Conflict(state, at) => {
+        PutOutcome::Exists(state, at) | PutOutcome::Conflict(state, at) | PutOutcome::Changed(state, at) => {
             value["state"] = state.word().into();
             add_time(&mut value, "since", Some(*at));
         }
         PutOutcome::Newer => value["state"] = "newer".into(),
         PutOutcome::Malformed => value["state"] = "malformed".into(),
         PutOutcome::Refused(why) => value["reason"] = why.as_str().into(),
-        PutOutcome::Leased | PutOutcome::Stale | PutOutcome::Spooled => {}
+        PutOutcome::Unknown | PutOutcome::Leased | PutOutcome::Stale | PutOutcome::Spooled => {}
     }
     value
 }

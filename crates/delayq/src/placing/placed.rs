@@ -68,6 +68,12 @@ impl Placed {
         (id, self.message.group.as_ref())
     }
 
+    /// Approximate size in a call: payload and headers, and 512 for the rest, which rarely needs more.
+    pub(crate) fn bytes(&self) -> usize {
+        let headers = self.message.headers.iter().map(|(name, value)| name.len() + value.len() + 3);
+        self.message.payload.len() + headers.sum::<usize>() + 512
+    }
+
     pub(crate) fn key(&self) -> PutKey {
         (self.place.at(), self.place.layout, self.message.topic.clone())
     }

@@ -64,7 +64,7 @@ impl Load for Puts {
 
     fn next_call(&self, item: usize) -> (PutKey, usize) {
         let put = self.put(item);
-        (put.key(), put.message.bytes())
+        (put.key(), put.bytes())
     }
 
     fn call(&mut self, batch: &Batch<PutKey>) -> Call {

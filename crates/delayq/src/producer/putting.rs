@@ -109,7 +109,7 @@ impl Producer {
         waits: &Waits,
     ) -> Vec<(usize, oneshot::Receiver<Answered>)> {
         let queue = self.queues.of(waits);
-        let taken = queue.budget.take(which.iter().map(|&i| puts[i].message.bytes()).sum()).await;
+        let taken = queue.budget.take(which.iter().map(|&i| puts[i].bytes()).sum()).await;
         let named = which.iter().map(|&i| &puts[i]).filter(|put| !put.is_free).map(Placed::name);
         let handed = Arc::new(Handed { _taken: taken, _ticket: self.under_way.begin(named) });
         let hand = |i: usize| {

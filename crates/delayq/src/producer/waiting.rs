@@ -40,6 +40,6 @@ impl Gathered for Waiting {
     }
 
     fn bytes(&self) -> usize {
-        self.put.message.bytes()
+        self.put.bytes()
     }
 }

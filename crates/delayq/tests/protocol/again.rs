@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// A debounce by a second, with a longest wait of three.
 fn debounce() -> Item {
-    let again = Again { due: DueRule::Within(Duration::from_secs(3)), keep: false };
+    let again = Again { due: DueRule::Within(Duration::from_secs(3)), ..Again::default() };
     Item { replace: true, again, ..Item::new(b"a", "+1000") }
 }
 
@@ -72,7 +72,7 @@ async fn a_put_again_that_keeps_the_content_changes_only_the_due_time() {
     let before = envelope(&mut shard).await;
     let again = |due, text: &str| Item {
         replace: true,
-        again: Again { due, keep: true },
+        again: Again { due, keep: true, ..Again::default() },
         content: 1,
         max: 1,
         ..Item::new(b"a", text)

@@ -38,7 +38,7 @@ fn known(written: &str, what: &str) -> Option<u64> {
 }
 
 /// Name of the fault, file, text, replacement.
-const MUTANTS: [(&str, &str, &str, &str); 110] = [
+const MUTANTS: [(&str, &str, &str, &str); 113] = [
     ("a finish is missing from the history", "lib/finish", "  note(m.no, m.id, outcome)\n", ""),
     ("a ready message is missing from the history", "lib/pump/move", "if any_history then", "if false then"),
     (
@@ -201,6 +201,9 @@ const MUTANTS: [(&str, &str, &str, &str); 110] = [
     ("a debounce does not note the first put", "lib/put/merge", "rule == 'within' and now or nil", "nil"),
     ("a put that moves only later moves sooner", "lib/put/merge", "math.max(due, old.due)", "due"),
     ("a put that moves only sooner moves later", "lib/put/merge", "math.min(due, old.due)", "due"),
+    ("an edit moves the message", "lib/put/merge", "if rule == 'content' then return old.due end", ""),
+    ("an edit asks for no due time", "lib/put/merge", "not expected_due or ", "true or "),
+    ("an edit asks for no content", "lib/put/merge", "(not expected_hash or hash == expected_hash)", "true"),
     ("a put again keeps no content", "lib/put/merge", "env, flags = stored_content(old)", "do end"),
     (
         "a put again keeps an expiry of its topic",

@@ -303,7 +303,8 @@ fn cases() -> Vec<Case> {
     };
     let merging = |id: &'static str| {
         move |_: &Lab| {
-            let again = Again { due: DueRule::Within(Duration::from_millis(900)), keep: true };
+            let again =
+                Again { due: DueRule::Within(Duration::from_millis(900)), keep: true, ..Again::default() };
             let items = two(id, NOW + 800).map(|item| Item { replace: true, again, content: 1, ..item });
             Action::Put { topic: "a".into(), items: items.to_vec() }
         }

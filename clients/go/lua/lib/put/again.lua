@@ -3,19 +3,21 @@
 --
 -- NEEDS    base, call, count, fields, gen_bytes, generated, no, note, now, policies, read, replace, state_of, sub,
 --          tried, unplace, DEAD, HASH, LEASED, PENDING
--- GIVES    displace, is_stale, taken
+-- GIVES    displace, is_same, is_stale, taken, was_put
+
+local function is_same(m, flags, env) return bit.band(flags, HASH) == 0 or sub(m.env, 33, 40) == sub(env, 33, 40) end
+
+-- True if the first try put `m`, which ended since then: a replacement would deliver it again.
+local function was_put(m, flags, env) return tried and m.state >= DEAD and m.at > tried and is_same(m, flags, env) end
 
 -- Judges a message whose id is taken: an answer, or nil and the message to replace.
 local function taken(id, flags, env)
   local m, why = read(no, id)
   if not m then return 'conflict ' .. why .. ' 0' end
   if replace and m.state == LEASED then return 'leased' end
-  local same = bit.band(flags, HASH) == 0 or sub(m.env, 33, 40) == sub(env, 33, 40)
-  -- A message that finished after the first try was put by that try: a replacement would deliver it again.
-  local was_put = tried and same and m.state >= DEAD and m.at > tried
-  if not replace or was_put then
+  if not replace or was_put(m, flags, env) then
     local time = m.state <= LEASED and m.due or m.at
-    return string.format('%s %s %.0f', same and 'exists' or 'conflict', state_of(m), time)
+    return string.format('%s %s %.0f', is_same(m, flags, env) and 'exists' or 'conflict', state_of(m), time)
   end
   return nil, m
 end

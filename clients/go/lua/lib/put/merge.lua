@@ -1,10 +1,10 @@
--- put/merge: merges a put again with the pending message under its id, by the options `later`, `sooner`, `within` and
--- `keep`.
+-- put/merge: merges a put again with the pending message under its id, by the options `later`, `sooner`, `content`,
+-- `within` and `keep`, and judges the options `expected` and `hash`.
 --
--- NEEDS    due, fields, keep, longest_wait, no, now, read, rule, state_of, sub, whole_of, EXPIRES, FIRST, HASH,
---          PENDING, RELATIVE
+-- NEEDS    due, expected_due, expected_hash, fields, is_same, keep, longest_wait, no, now, read, rule, state_of, sub,
+--          was_put, whole_of, EXPIRES, FIRST, HASH, LEASED, PENDING, RELATIVE, STATE
 -- CHANGES  due
--- GIVES    again, merge, pending_at
+-- GIVES    again, merge, pending_at, unexpected
 
 -- The pending message under an id; nil if there is none, or if its optional fields are unreadable.
 local function pending_at(id)
@@ -17,7 +17,26 @@ local function again(word, old) return string.format('again %s %.0f %.0f', word,
 local function merged_due(old, first)
   if rule == 'later' then return math.max(due, old.due) end
   if rule == 'sooner' then return math.min(due, old.due) end
+  if rule == 'content' then return old.due end
   return rule and math.min(due, first + longest_wait) or due
+end
+
+-- The answer to a put whose message is not as expected; nil if it is as expected, or if the first try put it. The repeat of a
+-- put that has changed the message gets the first answer again.
+local function unexpected(id, pending, env, flags)
+  if not pending then
+    local m, why = read(no, id)
+    if m and was_put(m, flags, env) then return nil end
+    if m then return m.state == LEASED and 'leased' or string.format('changed %s %.0f', STATE[m.state], m.at) end
+    return why == 'missing' and 'unknown' or 'conflict ' .. why .. ' 0'
+  end
+  local hash, _, _, _, _, first = fields(pending.env, pending.flags)
+  if (not expected_due or pending.due == expected_due) and (not expected_hash or hash == expected_hash) then return nil end
+  due = merged_due(pending, first or pending.at)
+  if due == pending.due and not keep and bit.band(flags, HASH) > 0 and is_same(pending, flags, env) then
+    return again(state_of(pending), pending)
+  end
+  return string.format('changed %s %.0f', state_of(pending), pending.due)
 end
 
 -- The stored content and its flags, without an expiry of the topic, which the new due time gives again.

@@ -1,15 +1,17 @@
 -- put/options: reads the options of a message.
 --
 -- NEEDS    due_of, find, readable, sub
--- GIVES    earlier, keep, longest_wait, options_text, read_options, record, replace, rule, tried
+-- GIVES    earlier, expected_due, expected_hash, keep, longest_wait, merges, options_text, read_options, record,
+--          replace, rule, tried
 
 -- The last options: messages of a call often share these.
 local options_text, replace, earlier, tried, record = '', false, false, nil, nil
 -- For a pending message under the id: the rule for the due time, the longest wait of the rule `within`, and whether the
--- content stays.
-local rule, longest_wait, keep
+-- content stays. The put is only for a message of the expected due time and content.
+local merges, rule, longest_wait, keep, expected_due, expected_hash = false, nil, nil, false, nil, nil
 local function read_options(options)
   options_text, replace, earlier, tried, record, rule, longest_wait, keep = nil, false, false, nil, nil, nil, nil, false
+  expected_due, expected_hash = nil, nil
   for word in string.gmatch(options, '%S+') do
     local name, value = string.match(word, '^(%a+)=?(%w*)$')
     if word == 'replace' then
@@ -18,11 +20,16 @@ local function read_options(options)
       earlier = true
     elseif word == 'keep' then
       keep = true
-    elseif (word == 'later' or word == 'sooner') and not rule then
+    elseif (word == 'later' or word == 'sooner' or word == 'content') and not rule then
       rule = word
     elseif name == 'within' and not rule and find(value, '^%d+$') then
       rule, longest_wait = name, due_of(value)
       if not longest_wait then error({ err = 'option ' .. readable(word) }) end
+    elseif name == 'expected' and find(value, '^%d+$') then
+      expected_due = due_of(value)
+      if not expected_due then error({ err = 'option ' .. readable(word) }) end
+    elseif name == 'hash' and find(value, '^%x+$') and #value == 16 then
+      expected_hash = string.gsub(value, '%x%x', function(hex) return string.char(tonumber(hex, 16)) end)
     elseif string.find(word, '^record=%x+$') and #word == 23 then
       record = sub(word, 8)
     else
@@ -30,6 +37,7 @@ local function read_options(options)
       if not tried then error({ err = 'option ' .. readable(word) }) end
     end
   end
-  if (rule or keep) and not replace then error({ err = 'option ' .. (rule or 'keep') .. ' without replace' }) end
+  merges = rule ~= nil or keep or expected_due ~= nil or expected_hash ~= nil
+  if merges and not replace then error({ err = 'option ' .. readable(options) .. ' without replace' }) end
   options_text = options
 end

@@ -14,6 +14,8 @@ pub(super) fn sentence(answer: &Answer) -> String {
         PutOutcome::Again { old, due, .. } => {
             format!("{id} was pending, due {}; it is now due {}", time(*old), time(*due))
         }
+        PutOutcome::Changed(state, at) => format!("{id} is not as expected: {state}, {}", time(*at)),
+        PutOutcome::Unknown => format!("{id} is unknown: nothing is pending that could be as expected"),
         PutOutcome::Exists(state, at) => format!("{id} exists: {state}, {}", time(*at)),
         PutOutcome::Conflict(state, at) => {
             format!("{id} is taken by another message: {state}, {}; replace it with --replace", time(*at))

@@ -29,8 +29,9 @@ CREATE TABLE IF NOT EXISTS delayq_outbox (
     expires      TIMESTAMP(6)    NULL DEFAULT NULL,
     max_attempts INT             NULL,
     replaces     BOOLEAN         NOT NULL DEFAULT FALSE,
-    -- Of a put that replaces: how it meets a pending message: later, sooner or within=MS, and keep.
-    again        VARCHAR(64)     NULL,
+    -- Of a put that replaces: how it meets a pending message: later, sooner, content or within=MS; keep; and
+    -- expected=MS and hash=HASH.
+    again        VARCHAR(96)     NULL,
     CHECK (verb IN ('put', 'cancel', 'reschedule')),
     CHECK (delay_ms >= 0),
     CHECK (max_attempts BETWEEN 0 AND 65535),
@@ -64,7 +65,7 @@ CREATE TABLE IF NOT EXISTS delayq_outbox_aside (
     expires      TIMESTAMP(6)    NULL DEFAULT NULL,
     max_attempts INT             NULL,
     replaces     BOOLEAN         NOT NULL,
-    again        VARCHAR(64)     NULL,
+    again        VARCHAR(96)     NULL,
     INDEX (id(255)),
     INDEX (resting, number, added)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;

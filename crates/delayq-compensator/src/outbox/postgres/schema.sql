@@ -40,7 +40,8 @@ CREATE TABLE {schema}.delayq_outbox (
     expires      timestamptz,
     max_attempts integer     CHECK (max_attempts BETWEEN 0 AND 65535),
     replaces     boolean     NOT NULL DEFAULT false,
-    -- Of a put that replaces: how it meets a pending message: later, sooner or within=MS, and keep.
+    -- Of a put that replaces: how it meets a pending message: later, sooner, content or within=MS; keep; and
+    -- expected=MS and hash=HASH.
     again        text,
     PRIMARY KEY (tx, seq, slot),
     CHECK (isfinite(added)),

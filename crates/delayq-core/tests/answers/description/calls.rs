@@ -78,7 +78,9 @@ pub(super) fn options() -> Vec<Opt> {
                 "span" => (Some(0), Some(MAX_SPAN_MS), &[]),
                 "lease" => (Some(1), Some(MAX_LEASE_MS), &[]),
                 "longest wait" => (Some(1), Some(MAX_SPAN_MS), &[]),
-                "rule" => (None, None, &["later", "sooner"]),
+                "rule" => (None, None, &["later", "sooner", "content"]),
+                // An example.
+                "content hash" => (None, None, &["0123456789abcdef"]),
                 "attempts" => (Some(0), Some(u16::MAX.into()), &[]),
                 "payload limit" => (Some(1), Some(MAX_PAYLOAD_BYTES as u64), &[]),
                 "timeout" => (Some(1), Some(MAX_TIMEOUT_MS), &[]),
@@ -90,7 +92,7 @@ pub(super) fn options() -> Vec<Opt> {
             };
             let kind = match kind {
                 "lease" | "longest wait" | "timeout" => "span",
-                "rule" => "word",
+                "rule" | "content hash" => "word",
                 "attempts" | "payload limit" | "concurrency" => "count",
                 kind if kind.starts_with("state") => "word",
                 kind => kind,
@@ -135,6 +137,8 @@ const CALLS: &[(&str, &[(&str, &str)])] = &[
             ("debounce", "longest wait"),
             ("only", "rule"),
             ("keep_content", "flag"),
+            ("expected", "time"),
+            ("expected_content", "content hash"),
             ("first_tried", "time"),
         ],
     ),

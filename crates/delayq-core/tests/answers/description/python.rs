@@ -102,7 +102,11 @@ fn states(text: &mut String) {
     for (name, flag) in FLAGS {
         writeln!(text, "FLAG_{} = {flag}", name.to_uppercase()).unwrap();
     }
-    writeln!(text, "#: Every flag above; further flags come from a later version.\nKNOWN_FLAGS = {KNOWN_FLAGS}").unwrap();
+    writeln!(
+        text,
+        "#: Every flag above; further flags come from a later version.\nKNOWN_FLAGS = {KNOWN_FLAGS}"
+    )
+    .unwrap();
 }
 
 fn names(text: &mut String) {

@@ -1,7 +1,7 @@
 //! The values of a step: messages, changes, requests.
 
 use crate::conformance::run::Run;
-use delayq::protocol::ReserveRequest;
+use delayq::protocol::{ContentHash, ReserveRequest};
 use delayq::{
     Backoff, Due, Group, Members, Message, MessageId, Reschedule, Shift, Target, Topic, UnixMillis,
 };
@@ -53,8 +53,15 @@ impl Run<'_> {
         message = match said["only"].as_str() {
             Some("later") => message.only_later(),
             Some("sooner") => message.only_sooner(),
+            Some("content") => message.only_content(),
             _ => message,
         };
+        if let Some(due) = said["expected_ms"].as_u64() {
+            message = message.expecting(UnixMillis::new(due));
+        }
+        if let Some(hash) = said["expected_content"].as_str() {
+            message = message.expecting(hash.parse::<ContentHash>().unwrap());
+        }
         if said["keep_content"] == true {
             message = message.keep_content();
         }

@@ -68,6 +68,10 @@ pub(crate) fn shown_put(put: &Put) -> Value {
         PutOutcome::Conflict(state, at) => {
             json!({"word": "conflict", "state": state.word(), "time_ms": at.get()})
         }
+        PutOutcome::Changed(state, at) => {
+            json!({"word": "changed", "state": state.word(), "time_ms": at.get()})
+        }
+        PutOutcome::Unknown => json!({"word": "unknown"}),
         PutOutcome::Newer => json!({"word": "conflict", "state": "newer", "time_ms": 0}),
         PutOutcome::Malformed => json!({"word": "conflict", "state": "malformed", "time_ms": 0}),
         PutOutcome::Leased => json!({"word": "leased"}),

@@ -1,7 +1,7 @@
 //! The items of calls: the messages of a put, the receipts with their arguments.
 
 use super::is_generated;
-use delayq::protocol::{Again, Envelope};
+use delayq::protocol::{Again, ContentHash, Envelope};
 use delayq::{Backoff, Group, State, UnixMillis};
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ impl Item {
             doomed: false,
             relative: false,
             lifetime: self.lifetime.map(Duration::from_millis),
-            hash: (!is_generated(&self.id)).then_some([self.content; 8]),
+            hash: (!is_generated(&self.id)).then_some(ContentHash([self.content; 8])),
             expires: self.expires.map(UnixMillis::new),
             backoff: self.backoff.clone(),
             group: self.group.as_ref().map(|group| Group::new(group.clone()).unwrap()),

@@ -28,6 +28,12 @@ impl Model {
         if item.replace && !item.again.is_plain() {
             stored.first = self.first_put(item.again, pending.as_ref());
         }
+        if item.replace
+            && item.again.expects()
+            && let Some(answer) = self.unexpected(no, item, &stored, due)
+        {
+            return answer;
+        }
         if let Some(old) = &pending {
             due = merged_due(item.again.due, due, old, stored.first);
             if item.again.keep && due == old.due() && stored.first == old.stored.first {
@@ -73,6 +79,30 @@ impl Model {
             return format!("again {} {} {due}", if is_ready { "ready" } else { "delayed" }, old.due());
         }
         if is_ready { "ready" } else { "stored" }.into()
+    }
+
+    /// The answer, unless the message is as expected.
+    fn unexpected(&self, no: u32, item: &Item, stored: &Envelope, due: u64) -> Option<String> {
+        let Some(old) = self.messages.get(&(no, item.id.clone())) else { return Some("unknown".into()) };
+        if old.is_leased() {
+            return Some("leased".into());
+        }
+        if !old.is_pending() {
+            let changed = || format!("changed {} {}", old.word(), old.stored.at);
+            return (!was_put_by(item, stored, old)).then(changed);
+        }
+        let is_due = item.again.expected.is_none_or(|expected| expected == ms(old.due()));
+        let is_content = item.again.content.is_none_or(|content| old.stored.hash == Some(content));
+        if is_due && is_content {
+            return None;
+        }
+        let due = merged_due(item.again.due, due, old, old.stored.first.or(Some(old.stored.at)));
+        let is_done = due == old.due() && !item.again.keep && stored.hash.is_some() && is_alike(stored, old);
+        Some(if is_done {
+            format!("again {} {due} {due}", old.word())
+        } else {
+            format!("changed {} {}", old.word(), old.due())
+        })
     }
 
     /// When a message was first put, as far as a debounce asks for it.
@@ -137,11 +167,12 @@ fn merged_due(rule: DueRule, due: u64, old: &Msg, first: Option<UnixMillis>) -> 
         DueRule::New => due,
         DueRule::Later => due.max(old.due()),
         DueRule::Sooner => due.min(old.due()),
+        DueRule::Content => old.due(),
         DueRule::Within(longest) => due.min(first.unwrap().get() + longest.as_millis() as u64),
     }
 }
 
-/// What a put again stores of a message whose content stays: attempts are counted from scratch.
+/// The envelope after a put again that keeps the content: attempts are counted from scratch.
 fn kept(old: &Msg, first: Option<UnixMillis>) -> Envelope {
     let mut stored = Envelope { first, delivery: 0, attempt: 0, ..old.stored.clone() };
     if stored.relative {

@@ -246,7 +246,23 @@ impl Run {
         item.backoff = (rng.u8(..3) == 0).then(|| backoff(rng));
         item.max = if rng.u8(..3) == 0 { rng.u16(1..3) } else { 0 };
         item.content = rng.u8(..3);
+        if item.again.due == DueRule::Content {
+            self.expect(&mut item);
+        }
         item
+    }
+
+    /// Usually the due time of the message, its content, or both.
+    fn expect(&self, item: &mut Item) {
+        let old = self.model.messages.values().find(|msg| msg.is_pending());
+        let old = self.model.messages.iter().find(|((_, id), _)| *id == item.id).map(|(_, msg)| msg).or(old);
+        let Some(old) = old else { return };
+        if item.max < 2 {
+            item.again.expected = Some(old.stored.due);
+        }
+        if item.max > 0 {
+            item.again.content = old.stored.hash;
+        }
     }
 
     fn reschedule(&mut self) -> Action {
@@ -417,7 +433,11 @@ fn again(rng: &mut Rng) -> Again {
             [rng.u64(1..3000), rng.u64(1..2 * HOUR_MS)][rng.usize(..2)],
         )),
     };
-    Again { due, keep: rng.bool() }
+    match (due, rng.bool()) {
+        // A further draw would change every run and all recorded seeds.
+        (DueRule::Sooner, false) => Again { due: DueRule::Content, ..Again::default() },
+        (due, keep) => Again { due, keep, ..Again::default() },
+    }
 }
 
 fn backoff(rng: &mut Rng) -> Backoff {
