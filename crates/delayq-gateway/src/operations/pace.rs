@@ -7,8 +7,8 @@ const MIN_STEP: usize = 25;
 const MAX_STEP: usize = 100;
 /// A longer call delays other callers by more than the promised 3 ms, on a machine that is a little busier.
 const LONG: Duration = Duration::from_micros(2_500);
-/// Other callers have Redis alone for a fifth of the time.
-const REST: u32 = 4;
+/// Other callers have Redis alone for a ninth of the time, and between two calls of an operation.
+const REST: u32 = 8;
 /// A sleep may last a millisecond longer, so shorter ones are added up.
 const SHORTEST_REST: Duration = Duration::from_millis(10);
 

@@ -53,6 +53,16 @@ struct Seen {
     since: Instant,
 }
 
+/// What became of the calls for a page.
+enum Carried<'p> {
+    /// Every call was made; the outcomes of the last one are not saved yet. `None`: there was none.
+    Out(Option<Step<'p>>),
+    /// A call was made before, so the page has to be read again.
+    Before,
+    /// Another process holds the operation.
+    Lost,
+}
+
 enum Ending {
     /// Another process holds the operation.
     Lost,
@@ -194,57 +204,78 @@ impl HeldOperation<'_> {
             }
             *asks_before = false;
         }
+        let running = self.running;
+        let operations = running.admin.operations();
+        let mut page = operations.select(&selection, &cut, &cursor, self.pace.step()).await?;
         loop {
             if self.operation.phase == Phase::Aborting {
                 return Ok(Ending::Over(Phase::Aborted, None));
             }
             let began = Instant::now();
-            let step = self.pace.step();
-            let page = self.running.admin.operations().select(&selection, &cut, &cursor, step).await?;
-            let Some(is_whole) = self.act(&page).await? else { return Ok(Ending::Lost) };
-            if !is_whole {
-                continue;
-            }
+            let last = match self.act(&page).await? {
+                Carried::Out(last) => last,
+                Carried::Before => {
+                    page = operations.select(&selection, &cut, &cursor, self.pace.step()).await?;
+                    continue;
+                }
+                Carried::Lost => return Ok(Ending::Lost),
+            };
             self.operation.looked(&page, page.next.as_ref());
+            let Some(next) = page.next.clone() else {
+                let is_held = self.noted(last).await?;
+                return Ok(if is_held { Ending::Over(Phase::Done, None) } else { Ending::Lost });
+            };
             // A later holder asks the shard of the saved position for the outcomes of the last call.
-            let leaves = page.next.as_ref().is_none_or(|next| next.shard() != cursor.shard());
-            if (leaves || self.saved.elapsed() >= HEARTBEAT) && !self.save().await? {
+            let leaves = next.shard() != cursor.shard();
+            let saves = last.is_some() || leaves || self.saved.elapsed() >= HEARTBEAT;
+            cursor = next;
+            let next_page = operations.select(&selection, &cut, &cursor, self.pace.step());
+            let saved = async { if saves { self.noted(last).await } else { Ok(true) } };
+            let (is_held, next_page) = tokio::join!(saved, next_page);
+            if !is_held? {
                 return Ok(Ending::Lost);
             }
-            match page.next {
-                Some(next) => cursor = next,
-                None => return Ok(Ending::Over(Phase::Done, None)),
-            }
+            page = next_page?;
             self.pace.rest(began.elapsed()).await;
         }
     }
 
-    /// Acts on the messages of a page, by topic. `None`: another process has taken the operation; false: a call of this step
-    /// was made before, so the page has to be read again.
-    async fn act(&mut self, page: &Selected) -> Result<Option<bool>, Error> {
+    /// Acts on the messages of a page, by topic.
+    async fn act<'p>(&mut self, page: &'p Selected) -> Result<Carried<'p>, Error> {
         let mut topics = BTreeMap::<&Topic, Vec<(Target, Tag)>>::new();
         for listed in page.messages.iter().filter(|listed| self.operation.order.fits(listed)) {
             let Ok(envelope) = &listed.envelope else { continue };
             topics.entry(&listed.topic).or_default().push((listed.target(), Tag::of(envelope)));
         }
-        let Some(shard) = page.messages.first().map(|listed| listed.shard) else { return Ok(Some(true)) };
-        let action = self.operation.order.action();
+        let Some(shard) = page.messages.first().map(|listed| listed.shard) else {
+            return Ok(Carried::Out(None));
+        };
+        let (action, mut last) = (self.operation.order.action(), None);
         for (topic, items) in topics {
+            if last.is_some() && !self.noted(last).await? {
+                return Ok(Carried::Lost);
+            }
             let step = Step { shard, topic, record: self.operation.record() };
             let began = Instant::now();
             let Some(outcomes) = self.running.admin.operations().act(step, &action, &items).await? else {
-                return Ok(if self.note_before(step).await? { Some(false) } else { None });
+                return Ok(if self.note_before(step).await? { Carried::Before } else { Carried::Lost });
             };
             self.pace.took(began.elapsed());
             let targets: Vec<Target> = items.into_iter().map(|(target, _)| target).collect();
             self.operation.acted(topic, &targets, &outcomes);
             outcomes.iter().for_each(|acted| self.running.metrics.operated(acted.word()));
-            if !self.save().await? {
-                return Ok(None);
-            }
+            last = Some(step);
+        }
+        Ok(Carried::Out(last))
+    }
+
+    /// Saves the operation, then has Redis forget the outcomes of this call. False: another process has taken the operation.
+    async fn noted(&mut self, call: Option<Step<'_>>) -> Result<bool, Error> {
+        let is_held = self.save().await?;
+        if let Some(step) = call.filter(|_| is_held) {
             self.running.admin.operations().forget_acted(step).await?;
         }
-        Ok(Some(true))
+        Ok(is_held)
     }
 
     /// Notes the outcomes of a call that was made and not saved. False: another process has taken the operation.
@@ -254,11 +285,7 @@ impl HeldOperation<'_> {
             return Ok(true);
         }
         self.operation.acted(step.topic, &[], &outcomes);
-        let is_held = self.save().await?;
-        if is_held {
-            self.running.admin.operations().forget_acted(step).await?;
-        }
-        Ok(is_held)
+        self.noted(Some(step)).await
     }
 
     /// False: another process has taken the operation.
