@@ -10,6 +10,7 @@ import { FIRST, asks, login, returned, ways } from './login.js';
 import * as message from './message.js';
 import * as operations from './operations.js';
 import * as overview from './overview.js';
+import { grow, shrink } from './table.js';
 import * as topic from './topic.js';
 import { follow, here, rename } from './url.js';
 import { html, nothing, render } from './vendor/lit-html.js';
@@ -20,7 +21,7 @@ const EVERY_MS = 3_000;
 const PAUSES = 10;
 
 /** `place` is where the reader is; `data` is of `shown`, which may still be the place before. */
-const state = { me: null, place: here(), shown: null, data: null, failure: null, seen_ms: null, said: null, refusal: null, looks: 0, timer: null, login_failed: null, logins: null };
+const state = { me: null, place: here(), shown: null, data: null, failure: null, seen_ms: null, said: null, refusal: null, looks: 0, timer: null, frame: 0, login_failed: null, logins: null };
 
 const SCREENS = { find, fleet, destinations, operations, actions: log };
 
@@ -54,6 +55,8 @@ function show() {
   document.title = `${refusal ? t('log_in') : current.title(place)} – delayq`;
   const around = { screen: refusal ? null : current.name, me, failure, seen_ms, said, dismiss: () => page.say(null), log_out };
   render(frame({ ...around, inner: inner(current) }), document.body);
+  cancelAnimationFrame(state.frame);
+  if (grow()) state.frame = requestAnimationFrame(show);
 }
 
 function inner(current) {
@@ -129,6 +132,7 @@ async function look() {
 function arrive() {
   const is_same = screen(here()) === screen(state.place) && SUBJECT.every((name) => here()[name] === state.place[name]);
   Object.assign(state, { place: here(), failure: null, said: null });
+  shrink();
   if (!is_same) Object.assign(state, { data: null, seen_ms: null });
   show();
   if (!is_same) document.getElementById('main').focus({ preventScroll: true });

@@ -4,6 +4,22 @@ import { here, to } from './url.js';
 import { html, nothing } from './vendor/lit-html.js';
 import { t } from './words.js';
 
+/** A long table grows by so many rows a frame: no frame takes long. */
+const STEP = 50;
+let room = STEP;
+let is_short = false;
+
+/** Begins with the first rows again. */
+export const shrink = () => (room = STEP);
+
+/** Makes room for more rows. False if every row was shown. */
+export function grow() {
+  const grows = is_short;
+  if (grows) room += STEP;
+  is_short = false;
+  return grows;
+}
+
 /**
  * A table, whose rows become cards in a narrow window. A column is the key of its heading, what answers the cell of a row, a class,
  * and the place that is sorted by it; a missing column is left out. The cell at `head` names the row.
@@ -14,12 +30,13 @@ export function table(caption, columns, rows, head = 0) {
     <th scope="col" class=${kind} aria-sort=${sorts && to(sorts) === to(here()) ? 'descending' : nothing}>
       ${kind === 'box' ? html`<span class="hidden">${t(key)}</span>` : sorts ? html`<a href=${to(sorts)}>${t(key)}</a>` : t(key)}
     </th>`;
+  is_short ||= rows.length > room;
   const cell = (row) => ([key, of, kind = ''], at) => at === head ? html`<th scope="row" class=${kind}>${of(row)}</th>` : html`<td data-label=${t(key)} class=${kind}>${of(row)}</td>`;
   return html`
     <table class="cards-when-narrow">
       <caption class="hidden">${caption}</caption>
       <thead><tr>${shown.map(heading)}</tr></thead>
-      <tbody>${rows.map((row) => html`<tr>${shown.map(cell(row))}</tr>`)}</tbody>
+      <tbody>${rows.slice(0, room).map((row) => html`<tr>${shown.map(cell(row))}</tr>`)}</tbody>
     </table>`;
 }
 

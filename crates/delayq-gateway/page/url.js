@@ -1,7 +1,13 @@
 // The state of the page is its URL: what is shown, of which topic, from when to when, in which language.
 
-/** The place that the address bar names: its parameters by name. */
-export const here = () => Object.fromEntries(new URLSearchParams(location.search));
+let read = {};
+
+/** The place that the address bar names: its parameters by name. A list asks for each of its links. */
+export function here() {
+  const { search } = location;
+  if (read.search !== search) read = { search, place: Object.fromEntries(new URLSearchParams(search)) };
+  return read.place;
+}
 
 /** The address of a place; the language stays. */
 export function to(place) {
