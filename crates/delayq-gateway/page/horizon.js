@@ -11,11 +11,11 @@ import { count, exact, span, t } from './words.js';
 const FRESH_MS = 15_000;
 
 /** Counts of a range, or of all times; not more often than they are worth. A range with one end has no bars. */
-export async function counted({ topic, from, to: until }, before) {
-  const key = JSON.stringify([topic, from, until]);
+export async function counted({ topic, group, from, to: until }, before) {
+  const key = JSON.stringify([topic, group, from, until]);
   if (before?.key === key && Date.now() - before.read_ms < FRESH_MS) return before;
   const has_bars = Boolean(from) === Boolean(until);
-  const horizon = has_bars ? await get(path`/v1/topics/${topic}/horizon` + query({ from, to: until })) : null;
+  const horizon = has_bars ? await get(path`/v1/topics/${topic}/horizon` + query({ group, from, to: until })) : null;
   return { key, horizon, read_ms: Date.now() };
 }
 

@@ -7,7 +7,7 @@ import * as horizon from './horizon.js';
 import { STATES, paused } from './overview.js';
 import { list as listed } from './rows.js';
 import { bar, selection } from './selection.js';
-import { facts, pager } from './table.js';
+import { facts, field, pager } from './table.js';
 import { go, to } from './url.js';
 import { html, nothing } from './vendor/lit-html.js';
 import { count, rate, t } from './words.js';
@@ -23,12 +23,12 @@ const LIMIT_DEAD = 500;
 const shown = ({ state }) => (STATES.includes(state) ? state : 'delayed');
 
 export async function load(place, before) {
-  const { topic, from, to: until, after } = place;
+  const { topic, group, from, to: until, after } = place;
   const state = shown(place);
   const order = state === 'dead' ? 'desc' : undefined;
   // The end of a horizon's interval belongs to the next one.
   const range = state === 'delayed' ? { from, to: until && Number(until) - 1 } : {};
-  const asked = query({ state, order, ...range, after, limit: state === 'dead' ? LIMIT_DEAD : LIMIT });
+  const asked = query({ state, group, order, ...range, after, limit: state === 'dead' ? LIMIT_DEAD : LIMIT });
   const [numbers, list, ahead] = await Promise.all([
     get(path`/v1/topics/${topic}`),
     get(path`/v1/topics/${topic}/messages` + asked),
@@ -48,10 +48,11 @@ export function show(place, { state, numbers, list, ahead }, page) {
     ${paused_groups(numbers, page)}
     <nav class="tabs" aria-label=${t('states')}>
       ${STATES.map((one) => html`
-        <a href=${to({ topic: place.topic, state: one })} aria-current=${one === state ? 'page' : nothing}>
+        <a href=${to({ topic: place.topic, group: place.group, state: one })} aria-current=${one === state ? 'page' : nothing}>
           ${t(`state_${one}`)} <b>${count(numbers[one])}</b>
         </a>`)}
     </nav>
+    ${by_group(place)}
     ${ahead && numbers.delayed > 0 ? horizon.panel(place, ahead, narrow) : nothing}
     ${state === 'dead' && list.messages.length > 0 ? reasons(place, list.messages, page) : nothing}
     ${messages(place, { state, numbers, list }, page)}
@@ -60,14 +61,27 @@ export function show(place, { state, numbers, list, ahead }, page) {
     </details>`;
 }
 
+/** Horizon and list of one group alone. */
+function by_group(place) {
+  const show = (event) => {
+    event.preventDefault();
+    go({ ...place, group: new FormData(event.target).get('group').trim(), after: null, reason: null });
+  };
+  return html`
+    <form class="find" @submit=${show}>
+      ${field(t('only_of_group'), 'group', place.group, false)} <button>${t('filter')}</button>
+      ${place.group ? html`<a href=${to({ ...place, group: null, after: null })}>${t('all_groups')}</a>` : nothing}
+    </form>`;
+}
+
 /** True if the list is about a part of the state's messages. */
-const is_part = ({ from, to: until, reason }) => Boolean(from || until || reason);
+const is_part = ({ group, from, to: until, reason }) => Boolean(group || from || until || reason);
 
 /** What an operation on all that the list shows would match; a null reason is one that no filter can name. */
-function filter({ topic, from, to: until, reason }, state) {
+function filter({ topic, group, from, to: until, reason }, state) {
   const range = state === 'delayed' ? { ...(from ? { from: Number(from) } : {}), ...(until ? { to: Number(until) - 1 } : {}) } : {};
   const part = state === 'dead' && reason ? { reason: part_of(reason) } : {};
-  return { topics: [topic], state, ...range, ...part };
+  return { topics: [topic], ...(group ? { group } : {}), state, ...range, ...part };
 }
 
 function messages(place, { state, numbers, list }, page) {

@@ -187,10 +187,8 @@ impl TenantQuotas {
 
 /// Delayed and ready, over all topics of the tenant.
 async fn pending(admin: &Admin, tenant: &Tenant) -> Result<u64, Error> {
-    let (names, mut all) = (Names::of(Some(tenant.clone())), 0);
-    for topic in admin.topics().await?.iter().filter(|topic| names.shown_topic(topic).is_some()) {
-        let numbers = admin.topic(topic).count().await?;
-        all += numbers.delayed + numbers.ready;
-    }
-    Ok(all)
+    let names = Names::of(Some(tenant.clone()));
+    let mut topics = admin.topics().await?;
+    topics.retain(|topic| names.shown_topic(topic).is_some());
+    Ok(admin.count(&topics).await?.iter().map(|numbers| numbers.delayed + numbers.ready).sum())
 }

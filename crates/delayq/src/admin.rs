@@ -1,6 +1,7 @@
 //! The admin: inspects and operates a deployment.
 
 mod audit;
+mod counting;
 mod deployment;
 mod dictionaries;
 mod gateways;

@@ -5,8 +5,8 @@ use crate::deployment::Context;
 use crate::failure::{of_core, usage};
 use crate::output::{add_time, time};
 use clap::Args;
-use delayq::Topic;
 use delayq::admin::Slot;
+use delayq::{Group, Topic};
 use delayq_service::Fault;
 use delayq_service::config::HumanDuration;
 use delayq_service::when::When;
@@ -22,6 +22,9 @@ pub struct Histogram {
     /// The width of an interval: 1m to 1h, a divisor of an hour
     #[arg(long, default_value = "1h", value_name = "DURATION")]
     width: HumanDuration,
+    /// Only messages of this group: reads each of them
+    #[arg(long, value_name = "GROUP")]
+    group: Option<Group>,
     /// Due from this time
     #[arg(long, value_name = "TIME")]
     from: Option<When>,
@@ -44,8 +47,13 @@ impl Histogram {
         }
         context.known_topic(&self.topic).await?;
         let range = range(context, self.from, self.until).await?;
-        let slots =
-            context.admin().topic(&self.topic).histogram(range, *self.width).await.map_err(of_core)?;
+        let (admin, width) = (context.admin(), *self.width);
+        let topic = admin.topic(&self.topic);
+        let slots = match &self.group {
+            None => topic.histogram(range, width).await,
+            Some(group) => topic.histogram_of_group(group, range, width).await,
+        };
+        let slots = slots.map_err(of_core)?;
         let value = |slot: &Slot| {
             let mut value = json!({ "count": slot.count });
             add_time(&mut value, "from", Some(slot.start));

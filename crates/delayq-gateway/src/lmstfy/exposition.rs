@@ -3,6 +3,7 @@
 use super::counters::{of_pool, of_queue};
 use super::names;
 use super::state::Lmstfy;
+use delayq::Topic;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -16,10 +17,10 @@ pub(super) async fn exposed(lmstfy: &Lmstfy) -> Result<String, delayq::Error> {
     let mut sizes: BTreeMap<&str, String> = BTreeMap::new();
     for (pool, app) in &lmstfy.pools {
         let topics = app.unscoped().admin.topics().await?;
-        let queues = topics.iter().filter(|topic| names::parts(topic).is_some());
+        let queues = topics.into_iter().filter(|topic| names::parts(topic).is_some());
+        let queues: Vec<Topic> = queues.take(MAX_QUEUES).collect();
         let mut waiting = 0;
-        for topic in queues.take(MAX_QUEUES) {
-            let numbers = app.unscoped().admin.topic(topic).count().await?;
+        for (topic, numbers) in queues.iter().zip(app.unscoped().admin.count(&queues).await?) {
             let labels = of_queue(pool, topic);
             let mut add = |name, labels: &str, size: u64| {
                 let _ = writeln!(sizes.entry(name).or_default(), "infra_lmstfy_{name}{{{labels}}} {size}");

@@ -5,8 +5,8 @@ use super::listing::range;
 use crate::input::Ask;
 use crate::problem::Problem;
 use axum::http::StatusCode;
-use delayq::UnixMillis;
 use delayq::admin::TimeRange;
+use delayq::{Group, UnixMillis};
 use delayq_service::json::add_time;
 use serde_json::{Value, json as value};
 
@@ -50,12 +50,16 @@ const WIDTHS_MS: [u64; 14] = [
 const MAX_INTERVALS: u64 = 60;
 
 pub(super) async fn get(ask: Ask) -> Answer {
-    let topic = ask.topic()?;
-    let numbers = ask.scope.count(&topic).await?;
+    let (topic, group) = (ask.topic()?, ask.query.get::<Group>("group")?);
     let now = ask.scope.now().await?;
     let is_whole = ask.query.text("from").is_none() && ask.query.text("to").is_none();
     let edges = if is_whole { ahead(now) } else { within(range(&ask.query)?)? };
-    let horizon = ask.scope.horizon(&topic, &edges).await?;
+    let horizon = ask.scope.horizon(&topic, group.as_ref(), &edges).await?;
+    // A group has no count of its own.
+    let delayed = match group {
+        None => ask.scope.count(&topic).await?.delayed,
+        Some(_) => horizon.counts.iter().sum(),
+    };
     let interval = |(at, edge): (usize, &[UnixMillis])| {
         let mut value = value!({ "count": horizon.counts.get(at) });
         add_time(&mut value, "from", Some(edge[0]));
@@ -63,7 +67,7 @@ pub(super) async fn get(ask: Ask) -> Answer {
         value
     };
     let intervals: Value = edges.windows(2).enumerate().map(interval).collect();
-    let mut shown = value!({ "intervals": intervals, "delayed": numbers.delayed });
+    let mut shown = value!({ "intervals": intervals, "delayed": delayed });
     add_time(&mut shown, "now", Some(now));
     Ok(json(StatusCode::OK, &shown))
 }

@@ -1,4 +1,4 @@
-//! Pages of messages: of a topic in one state, and of a group; or of those that have a header or a reason, found by walking.
+//! Pages of messages: of a topic in one state, and of a group; or of those of a group, with a header or a reason, found by walking.
 
 use super::answer::{Answer, json};
 use super::message::Payload;
@@ -6,8 +6,8 @@ use crate::input::{Ask, Query};
 use crate::problem::{Kind, Problem};
 use crate::state::{Paged, Scope};
 use axum::http::StatusCode;
-use delayq::UnixMillis;
 use delayq::admin::{ListState, Listed, TimeRange};
+use delayq::{Group, Members, State, UnixMillis};
 use delayq_service::when::moment;
 use serde_json::{Value, json as value};
 use std::time::{Duration, Instant};
@@ -19,7 +19,12 @@ const MAX_LOOKED_AT: usize = 20_000;
 const MAX_WALK: Duration = Duration::from_secs(2);
 
 /// What a walk looks for.
+#[derive(Default)]
 struct Sought {
+    /// The group of a dead letter: the index of a group has none.
+    group: Option<Group>,
+    /// The state and the range of a member of a group, whose index has all that are pending.
+    among: Option<(State, TimeRange)>,
     /// Name and value; case does not matter in the name.
     header: Option<(String, String)>,
     /// A part of the reason of the last failure.
@@ -27,21 +32,29 @@ struct Sought {
 }
 
 pub(super) async fn of_topic(ask: Ask) -> Answer {
-    let paged = Paged::Topic(ask.topic()?, state(&ask.query)?, range(&ask.query)?);
-    page(ask, &paged).await
+    let (topic, state, range) = (ask.topic()?, state(&ask.query)?, range(&ask.query)?);
+    let (group, sought) = (ask.query.get::<Group>("group")?, Sought::of(&ask.query)?);
+    let (paged, sought) = match (group, state) {
+        (Some(group), ListState::Delayed | ListState::Ready | ListState::Leased) => {
+            let among = Some((listed_state(state), range));
+            (Paged::Group(Members { group, topic: Some(topic) }), Sought { among, ..sought })
+        }
+        (group, state) => (Paged::Topic(topic, state, range), Sought { group, ..sought }),
+    };
+    page(ask, &paged, sought).await
 }
 
 pub(super) async fn of_group(ask: Ask) -> Answer {
-    let paged = Paged::Group(ask.members()?);
-    page(ask, &paged).await
+    let (paged, sought) = (Paged::Group(ask.members()?), Sought::of(&ask.query)?);
+    page(ask, &paged, sought).await
 }
 
-async fn page(ask: Ask, paged: &Paged) -> Answer {
+async fn page(ask: Ask, paged: &Paged, sought: Sought) -> Answer {
     let (payload, limit) = (Payload::of(&ask)?, limit(&ask.query, DEFAULT_LIMIT)?);
-    let (after, sought) = (ask.query.text("after"), Sought::of(&ask.query)?);
-    let (messages, next, looked_at) = match sought {
-        Some(sought) => walk(&ask.scope, (paged, after), &sought, limit).await?,
-        None => {
+    let after = ask.query.text("after");
+    let (messages, next, looked_at) = match sought.is_any() {
+        true => walk(&ask.scope, (paged, after), &sought, limit).await?,
+        false => {
             let (messages, next) = ask.scope.page(paged, after, limit).await?;
             let looked_at = messages.len();
             (messages, next, looked_at)
@@ -60,8 +73,9 @@ async fn walk(
 ) -> Result<(Vec<Listed>, Option<String>, usize), Problem> {
     let (mut found, mut looked_at, began) = (Vec::new(), 0, Instant::now());
     let mut after = after.map(str::to_owned);
+    let most = if sought.is_rare() { MAX_LIMIT } else { limit };
     loop {
-        let (page, next) = match scope.page(paged, after.as_deref(), MAX_LIMIT).await {
+        let (page, next) = match scope.page(paged, after.as_deref(), most).await {
             Err(problem) if problem.kind() == Kind::OverQuota && looked_at > 0 => {
                 return Ok((found, after, looked_at));
             }
@@ -80,7 +94,7 @@ async fn walk(
 // === impl Sought ===
 
 impl Sought {
-    fn of(query: &Query) -> Result<Option<Self>, Problem> {
+    fn of(query: &Query) -> Result<Self, Problem> {
         let header = query.text("header").map(|text| {
             let (name, value) = text
                 .split_once(':')
@@ -89,7 +103,16 @@ impl Sought {
             Ok::<_, Problem>((name.trim().to_owned(), value.trim().to_owned()))
         });
         let (header, reason) = (header.transpose()?, query.text("reason").map(str::to_owned));
-        Ok((header.is_some() || reason.is_some()).then_some(Self { header, reason }))
+        Ok(Self { header, reason, ..Self::default() })
+    }
+
+    fn is_any(&self) -> bool {
+        self.is_rare() || self.among.is_some()
+    }
+
+    /// Most members of a group are in the state that somebody asks for.
+    fn is_rare(&self) -> bool {
+        self.group.is_some() || self.header.is_some() || self.reason.is_some()
     }
 
     fn is_in(&self, listed: &Listed) -> bool {
@@ -98,7 +121,14 @@ impl Sought {
             envelope.headers.iter().any(|(known, has)| known.eq_ignore_ascii_case(name) && has == value)
         };
         let says = |text: &String| envelope.reason.as_ref().is_some_and(|reason| reason.contains(text));
-        self.header.as_ref().is_none_or(has) && self.reason.as_ref().is_none_or(says)
+        let time = if envelope.state == State::Leased { envelope.at } else { envelope.due };
+        let is_among = |(state, range): (State, TimeRange)| {
+            envelope.state == state && (range.from..=range.to).contains(&time)
+        };
+        self.among.is_none_or(is_among)
+            && self.group.as_ref().is_none_or(|group| listed.group.as_ref() == Some(group))
+            && self.header.as_ref().is_none_or(has)
+            && self.reason.as_ref().is_none_or(says)
     }
 }
 
@@ -118,6 +148,15 @@ pub(super) fn range(query: &Query) -> Result<TimeRange, Problem> {
         None => Ok(default),
     };
     Ok(TimeRange { from: end("from", TimeRange::ALL.from)?, to: end("to", TimeRange::ALL.to)? })
+}
+
+const fn listed_state(state: ListState) -> State {
+    match state {
+        ListState::Delayed => State::Delayed,
+        ListState::Ready => State::Ready,
+        ListState::Leased => State::Leased,
+        ListState::Dead { .. } => State::Dead,
+    }
 }
 
 fn state(query: &Query) -> Result<ListState, Problem> {

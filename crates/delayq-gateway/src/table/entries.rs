@@ -212,7 +212,7 @@ pub(crate) static ROUTES: &[Route] = &[
         ..Route::new(Method::Post, "/v1/get", "getMany", "Shows messages that are named in the body")
     },
     Route {
-        query: &["state", "from", "to", "order", "header", "reason", "limit", "after", "payload"],
+        query: &["state", "group", "from", "to", "order", "header", "reason", "limit", "after", "payload"],
         answers: RouteAnswers::Json("Page", &[200]),
         refuses: &[422],
         ..Route::new(
@@ -340,7 +340,7 @@ pub(crate) static ROUTES: &[Route] = &[
         ..Route::new(Method::Delete, "/v1/topics/{topic}", "deleteTopic", "Deletes a topic without messages")
     },
     Route {
-        query: &["from", "to", "width"],
+        query: &["group", "from", "to", "width"],
         answers: RouteAnswers::Json("Histogram", &[200]),
         refuses: &[422],
         ..Route::new(
@@ -351,7 +351,7 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
-        query: &["from", "to"],
+        query: &["group", "from", "to"],
         answers: RouteAnswers::Json("Horizon", &[200]),
         refuses: &[422],
         ..Route::new(

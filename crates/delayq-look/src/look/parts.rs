@@ -194,11 +194,10 @@ async fn topics(admin: &Admin, want: Want<'_>) -> Option<Result<Topics, Error>> 
             Which::All(most) => &topics.names[..most.unwrap_or(usize::MAX).min(topics.names.len())],
             Which::Only(these) => these,
         };
-        for topic in wanted {
-            topics.numbers.insert(topic.clone(), admin.topic(topic).count().await?);
-            if want.policies {
-                topics.policies.insert(topic.clone(), admin.topic(topic).policy().await?);
-            }
+        let numbers = admin.count(wanted).await?;
+        topics.numbers = wanted.iter().cloned().zip(numbers).collect();
+        for topic in wanted.iter().filter(|_| want.policies) {
+            topics.policies.insert(topic.clone(), admin.topic(topic).policy().await?);
         }
         Ok(topics)
     };

@@ -191,8 +191,7 @@ impl OperationsAdmin<'_> {
             return Ok(None);
         }
         let mut count = 0;
-        for topic in &selection.topics {
-            let numbers = self.admin.topic(topic).count().await?;
+        for numbers in self.admin.count(&selection.topics).await? {
             count += match selection.state {
                 SelectState::Pending => numbers.delayed + numbers.ready,
                 SelectState::Delayed => numbers.delayed,

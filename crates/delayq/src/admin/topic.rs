@@ -1,6 +1,7 @@
 //! One topic: counts, messages, policy, replays and purges.
 
 mod deleting;
+mod grouped;
 mod histogram;
 mod history;
 mod horizon;
@@ -22,7 +23,6 @@ use crate::error::Error;
 use delayq_core::id::Topic;
 use delayq_core::shard::ShardId;
 use delayq_core::target::Target;
-use delayq_core::verbs::count::{self, Numbers};
 use delayq_core::verbs::list::{self, ListState, Listed};
 
 /// Inspects and operates one topic. See [`Admin::topic`].
@@ -55,28 +55,6 @@ impl Admin {
 // === impl TopicAdmin ===
 
 impl TopicAdmin<'_> {
-    /// Counts the messages of a topic, summed over all shards. Each shard is counted at a separate instant.
-    ///
-    /// # Errors
-    /// Redis cannot be used.
-    pub async fn count(self) -> Result<Numbers, Error> {
-        let mut total = Numbers::default();
-        let mut shards = self.admin.every_shard().await?;
-        while let Some(shard) = shards.next() {
-            total.add(&self.count_in(shard).await?);
-        }
-        Ok(total)
-    }
-
-    async fn count_in(self, shard: ShardId) -> Result<Numbers, Error> {
-        let (mut numbers, mut step) = (Numbers::default(), Some(0));
-        while let Some(at) = step {
-            let read = |reply| count::read(reply, &mut numbers);
-            step = self.admin.client.calls.ask(count::request(shard, self.topic, at), read).await?;
-        }
-        Ok(numbers)
-    }
-
     /// Looks up one message, or what is remembered of a finished message. `None`: nothing is known.
     ///
     /// # Errors

@@ -21,6 +21,13 @@ impl Scope {
         self.answer(self.app.unscoped().admin.topic(&topic).count().await)
     }
 
+    /// In the order of the topics.
+    pub(crate) async fn count_each(&self, topics: &[Topic]) -> Result<Vec<Numbers>, Problem> {
+        let stored = topics.iter().map(|topic| self.names.stored_topic(topic));
+        let stored = stored.collect::<Result<Vec<Topic>, Problem>>()?;
+        self.answer(self.app.unscoped().admin.count(&stored).await)
+    }
+
     pub(crate) async fn delete(&self, topic: &Topic) -> Result<TopicDeletion, Problem> {
         let topic = self.names.stored_topic(topic)?;
         self.answer(self.app.unscoped().admin.topic(&topic).delete().await)
@@ -29,16 +36,32 @@ impl Scope {
     pub(crate) async fn histogram(
         &self,
         topic: &Topic,
+        group: Option<&Group>,
         range: TimeRange,
         width: Duration,
     ) -> Result<Vec<Slot>, Problem> {
         let topic = self.names.stored_topic(topic)?;
-        self.answer(self.app.unscoped().admin.topic(&topic).histogram(range, width).await)
+        let group = group.map(|group| self.names.stored_group(group)).transpose()?;
+        let admin = self.app.unscoped().admin.topic(&topic);
+        self.answer(match &group {
+            None => admin.histogram(range, width).await,
+            Some(group) => admin.histogram_of_group(group, range, width).await,
+        })
     }
 
-    pub(crate) async fn horizon(&self, topic: &Topic, edges: &[UnixMillis]) -> Result<Horizon, Problem> {
+    pub(crate) async fn horizon(
+        &self,
+        topic: &Topic,
+        group: Option<&Group>,
+        edges: &[UnixMillis],
+    ) -> Result<Horizon, Problem> {
         let topic = self.names.stored_topic(topic)?;
-        self.answer(self.app.unscoped().admin.topic(&topic).horizon(edges).await)
+        let group = group.map(|group| self.names.stored_group(group)).transpose()?;
+        let admin = self.app.unscoped().admin.topic(&topic);
+        self.answer(match &group {
+            None => admin.horizon(edges).await,
+            Some(group) => admin.horizon_of_group(group, edges).await,
+        })
     }
 
     pub(crate) async fn pause(&self, topic: &Topic, group: Option<&Group>) -> Result<(), Problem> {

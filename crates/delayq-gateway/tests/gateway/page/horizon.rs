@@ -28,6 +28,48 @@ async fn the_whole_horizon_counts_each_message_once_from_overdue_to_years_ahead(
     assert_eq!(intervals[0]["to_ms"], horizon["now_ms"]);
 }
 
+/// A message of the topic and the group that is due in these hours.
+fn grouped(of: &str, group: &str, hours: u64) -> Message {
+    let id = format!("{of}-{group}-{hours}");
+    let message = Message::new(topic(of), "x").after(Duration::from_secs(hours * 3600));
+    message.id(id).unwrap().group(group).unwrap()
+}
+
+#[tokio::test]
+async fn a_group_has_a_horizon_a_histogram_and_lists_of_its_own() {
+    let stage = Stage::start("").await;
+    let of_user = [0, 2, 3, 30].map(|hours| grouped("orders", "user-5", hours));
+    stage.deployment.put(of_user).await;
+    stage.deployment.put([grouped("orders", "user-6", 2), grouped("mails", "user-5", 2)]).await;
+    let get = async |path: &str| stage.gateway.get(&format!("/v1/topics/orders/{path}")).await.with(200);
+    let horizon = get("horizon?group=user-5").await;
+    let found: Vec<u64> = counts(&horizon).into_iter().map(Option::unwrap).collect();
+    assert_eq!((found.iter().sum::<u64>(), &horizon["delayed"]), (3, &json!(3)), "{horizon}");
+    assert_eq!(found[6..9], [2, 0, 1], "{horizon}");
+    let now = horizon["now_ms"].as_u64().unwrap();
+    let range = format!("from={}&to={}", now + 3_600_000, now + 4 * 3_600_000);
+    let of_range: u64 =
+        counts(&get(&format!("horizon?group=user-5&{range}")).await).into_iter().flatten().sum();
+    assert_eq!(of_range, 2);
+    let slots = get("histogram?group=user-5").await;
+    let all: u64 = slots.as_array().unwrap().iter().map(|slot| slot["count"].as_u64().unwrap()).sum();
+    assert_eq!(all, 3, "{slots}");
+    let ids = async |query: &str| -> Vec<String> {
+        let page = get(&format!("messages?group=user-5&{query}")).await;
+        let messages = page["messages"].as_array().unwrap().iter();
+        messages.map(|message| message["id"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(ids(&range).await, ["orders-user-5-2", "orders-user-5-3"]);
+    assert_eq!(ids("state=ready").await, ["orders-user-5-0"]);
+    let bury = json!([{ "topic": "orders", "id": "orders-user-5-30", "group": "user-5", "reason": "no" },
+        { "topic": "orders", "id": "orders-user-6-2", "group": "user-6", "reason": "no" }]);
+    stage.gateway.post("/v1/bury", &bury).await.with(200);
+    assert_eq!(ids("state=dead").await, ["orders-user-5-30"]);
+    let two = stage.gateway.get("/v1/topics/orders/messages?group=user-5&limit=1").await.with(200);
+    assert_eq!(two["messages"].as_array().unwrap().len(), 1);
+    assert!(two["next"].is_string(), "{two}");
+}
+
 async fn ready(stage: &Stage) -> u64 {
     stage.gateway.get("/v1/topics/orders").await.with(200)["ready"].as_u64().unwrap()
 }

@@ -37,6 +37,18 @@ struct Piece {
     width_ms: u64,
 }
 
+// === impl Horizon ===
+
+impl Horizon {
+    pub(super) fn may_have(edges: &[UnixMillis]) -> bool {
+        edges.len() >= 2 && edges.is_sorted_by(|one, other| one < other)
+    }
+
+    pub(super) fn odd_edges() -> Error {
+        Error::Deployment("interval edges must ascend".to_owned())
+    }
+}
+
 // === impl TopicAdmin ===
 
 impl TopicAdmin<'_> {
@@ -46,8 +58,8 @@ impl TopicAdmin<'_> {
     /// # Errors
     /// Redis cannot be used, or the edges do not ascend.
     pub async fn horizon(self, edges: &[UnixMillis]) -> Result<Horizon, Error> {
-        if edges.len() < 2 || !edges.is_sorted_by(|one, other| one < other) {
-            return Err(Error::Deployment("interval edges must ascend".to_owned()));
+        if !Horizon::may_have(edges) {
+            return Err(Horizon::odd_edges());
         }
         self.admin.client.calls.layout().await?;
         let pieces = pieces(edges);
