@@ -7,6 +7,7 @@ SHELL := bash
 # How `make run` is built: `dev` builds fastest, `release` runs fastest.
 PROFILE ?= dev
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+PAGE_TOOLS := $(TARGET)/page-tools
 BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 # How long the storm day takes when `make run` rehearses it.
 WITHIN ?= 60s
@@ -44,7 +45,13 @@ test: ## every test: the workspace against real servers, then the clients in oth
 	@scripts/setup.sh run sinks test
 	@scripts/valkey.sh
 	@scripts/test-clients.sh install
-	@$(MAKE) --no-print-directory test-rust CLIENTS=--clients
+	@$(MAKE) --no-print-directory $(PAGE_TOOLS)
+	@DELAYQ_TEST_PAGE=$(abspath $(PAGE_TOOLS)) DELAYQ_TEST_JOURNEYS=short $(MAKE) --no-print-directory test-rust CLIENTS=--clients
+
+# What drives a browser.
+$(PAGE_TOOLS): Makefile
+	@npm install --silent --ignore-scripts --no-audit --no-fund --prefix $@ playwright-core@1.65.1 axe-core@4.14.1
+	@touch $@
 
 test-long: export DELAYQ_TEST_LONG = 1
 test-long: ## every test at its full length, with more seeds and records: an hour and more
@@ -84,9 +91,9 @@ test-outages: ## a fleet, then the clients, through 1,000 random outages of ever
 
 test-page: ## the page in a real Chromium: every journey, every screen in both themes, wide and narrow; SHOTS=DIR keeps pictures
 	@scripts/setup.sh run page
-	@npm install --silent --ignore-scripts --no-audit --no-fund --prefix $(TARGET)/page-tools playwright-core@1.65.1 axe-core@4.14.1
+	@$(MAKE) --no-print-directory $(PAGE_TOOLS)
 	cargo build $(WHOLE) --bins
-	DELAYQ_TEST_PAGE=$(abspath $(TARGET))/page-tools cargo test -p delayq-gateway $(FEATURES) --test gateway -- page:: --nocapture
+	DELAYQ_TEST_PAGE=$(abspath $(PAGE_TOOLS)) cargo test -p delayq-gateway $(FEATURES) --test gateway -- page:: --nocapture
 
 test-openapi: ## schemathesis against a gateway: is every answer as openapi.json says? some minutes
 	@scripts/setup.sh run test

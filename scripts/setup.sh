@@ -59,10 +59,14 @@ if wants test; then
         test -e /usr/lib/mono/4.5/System.Runtime.Serialization.dll
     need postgresql "the outbox is tested with a real one" sh -c 'ls /usr/lib/postgresql/*/bin/postgres'
 fi
-if wants page; then
+if wants page || wants test; then
     need chromium "the page is tested in a real browser" has chromium
+fi
+if wants page; then
     need nodejs "drives the browser" has node
     need npm "fetches what drives the browser" has npm
+    need nats-server "the page shows the age of an intake" has nats-server
+    need postgresql "the page shows the age of an outbox" sh -c 'ls /usr/lib/postgresql/*/bin/postgres'
     need fonts-dejavu-core "letters" test -d /usr/share/fonts/truetype/dejavu
     need fonts-wqy-microhei "Chinese letters" test -d /usr/share/fonts/truetype/wqy
 fi

@@ -58,7 +58,7 @@ async fn a_browser_shows_topics_a_list_and_a_message_in_both_languages() {
                 "orders",
                 "wait for their due time",
                 "What is wrong",
-                "no timer has ever owned",
+                "No timer has ever owned",
                 "docs/runbooks.md#delayqshardunowned",
             ],
         ),
@@ -91,10 +91,10 @@ async fn without_a_session_a_browser_is_asked_for_a_token_and_shown_nothing_else
 }
 
 #[tokio::test]
-#[allow(clippy::disallowed_methods, reason = "the variable names what only `make test-page` installs")]
+#[allow(clippy::disallowed_methods, reason = "the variable names what only `make` installs")]
 async fn every_journey_of_a_reader_ends_well() {
-    let Some(tools) = std::env::var_os(TOOLS) else { return skipped("make test-page sets DELAYQ_TEST_PAGE") };
-    let chromium = chromium().expect("make test-page installs Chromium");
+    let Some(tools) = std::env::var_os(TOOLS) else { return skipped("make test sets DELAYQ_TEST_PAGE") };
+    let chromium = chromium().expect("make setup installs Chromium");
     let (scene, folder) = (Scene::start().await, Folder::new("journeys"));
     let url = |gateway: &Running| format!("http://{}", gateway.address);
     let journeys = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page/journeys.mjs");
