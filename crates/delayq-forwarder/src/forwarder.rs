@@ -66,7 +66,7 @@ pub async fn build(settings: Settings, deps: Deps) -> Result<Forwarder, Fault> {
     for (SinkTarget { sink, destination }, why) in waiting {
         tracing::warn!(sink, destination, why, "not available yet: messages wait");
     }
-    let stats = Stats::new(&deps.metrics);
+    let stats = Stats::new(&deps.metrics, deps.readiness.clone());
     routes.iter().for_each(|route| stats.expect(route));
     let condition = deps.readiness.condition("forwarder");
     let destinations = deps.readiness.condition("destinations");

@@ -177,7 +177,7 @@ impl Lane {
     fn judge_whole<'o>(
         &self,
         evidence: Evidence,
-        outcomes: impl Iterator<Item = &'o Outcome>,
+        outcomes: impl Iterator<Item = &'o Outcome> + Clone,
         now: Instant,
     ) -> Conclusion {
         let mut circuits = self.circuits();
@@ -186,6 +186,10 @@ impl Lane {
         let (rest, braked) = (rest(&circuits.whole, now), circuits.whole.is_braked());
         drop(circuits);
         self.show();
+        let reason = rest.and_then(|_| reason(outcomes.clone()));
+        if changed || reason.is_some() {
+            self.stats.refusal(&self.to.name, self.label(), reason);
+        }
         if changed {
             self.announce(self.label(), outcomes, rest, braked);
         }
@@ -227,7 +231,7 @@ impl Lane {
     fn announce<'o>(
         &self,
         destination: &str,
-        mut outcomes: impl Iterator<Item = &'o Outcome>,
+        outcomes: impl Iterator<Item = &'o Outcome>,
         rest: Option<Duration>,
         braked: bool,
     ) {
@@ -236,10 +240,7 @@ impl Lane {
             tracing::info!(sink, destination, "the destination accepts messages again");
             return;
         };
-        let reason = outcomes.find_map(|outcome| match outcome {
-            Outcome::Unavailable { reason, .. } | Outcome::Rejected { reason } => Some(reason.as_str()),
-            Outcome::Delivered => None,
-        });
+        let reason = reason(outcomes);
         let rest_ms = u64::try_from(rest.as_millis()).unwrap_or(u64::MAX);
         if braked {
             self.stats.brakes.inc();
@@ -278,6 +279,14 @@ impl Lane {
         // A circuit changes by one assignment: a panic cannot leave a half-made change.
         self.circuits.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The first error.
+fn reason<'o>(mut outcomes: impl Iterator<Item = &'o Outcome>) -> Option<&'o str> {
+    outcomes.find_map(|outcome| match outcome {
+        Outcome::Unavailable { reason, .. } | Outcome::Rejected { reason } => Some(reason.as_str()),
+        Outcome::Delivered => None,
+    })
 }
 
 /// `None`: closed.

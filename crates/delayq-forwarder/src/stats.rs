@@ -3,9 +3,9 @@
 use crate::config::RouteConfig;
 use crate::routes::Route;
 use delayq::Settled;
-use delayq_service::Metrics;
 use delayq_service::brokers::Outcome;
 use delayq_service::metrics::LATENESS_BUCKETS;
+use delayq_service::{Metrics, Readiness};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::exemplar::HistogramWithExemplars;
@@ -80,6 +80,7 @@ pub struct Stats {
     pub reserves: Counter,
     /// Calls of `reserve` without an answer.
     pub reserve_errors: Counter,
+    readiness: Readiness,
 }
 
 pub(crate) struct Late {
@@ -104,8 +105,9 @@ impl Stats {
     ///
     /// # Panics
     /// If this registry has a forwarder already.
-    pub fn new(metrics: &Metrics) -> Self {
+    pub fn new(metrics: &Metrics, readiness: Readiness) -> Self {
         Self {
+            readiness,
             outcomes: metrics.register(
                 "forwarder_outcomes",
                 "Messages by sink and outcome of the delivery",
@@ -198,6 +200,11 @@ impl Stats {
         let of = OfDestination { sink: sink.to_owned(), destination: destination.to_owned() };
         self.circuit.get_or_create(&of).set(number);
         self.braked.get_or_create(&of).set(i64::from(braked));
+    }
+
+    /// The last error of a destination, in its own words; `None`: it accepts messages.
+    pub(crate) fn refusal(&self, sink: &str, destination: &str, reason: Option<&str>) {
+        self.readiness.fails(format!("{sink} {destination}"), reason);
     }
 
     pub(crate) fn delivery(&self, sink: &str, took: Duration) {

@@ -2,7 +2,7 @@
 
 import { get } from './api.js';
 import { table, unseen } from './table.js';
-import { html } from './vendor/lit-html.js';
+import { html, nothing } from './vendor/lit-html.js';
 import { count, size, span, t } from './words.js';
 
 export const name = 'destinations';
@@ -30,7 +30,8 @@ function ends(destinations) {
   const columns = [
     ['destination', ({ destination, sink }) => destination || sink],
     ['sink', ({ sink }) => sink],
-    ['circuit', ({ circuit }) => html`<span class="badge ${BADGES[circuit]}">${t(`circuit_${circuit}`)}</span> ${t(`about_circuit_${circuit}`)}`],
+    ['circuit', ({ circuit, reason }) => html`<span class="badge ${BADGES[circuit]}">${t(`circuit_${circuit}`)}</span> ${t(`about_circuit_${circuit}`)}
+      ${reason ? html`<br><span class="reason">${t('last_error', { reason })}</span>` : nothing}`],
     ['process', ({ process }) => process],
   ];
   return table(t('destinations'), columns, sorted);

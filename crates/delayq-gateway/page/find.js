@@ -37,7 +37,11 @@ async function by_id(id, group) {
   return { found: answers.filter(({ code }) => code === undefined), asked: topics.length, more: next !== null };
 }
 
-export const show = (place, data, page) => html`<h1>${t('find')}</h1>${form(place)}${walk.form(place)}${results(place, data, page)}`;
+/** The results follow the form that asked. */
+export function show(place, data, page) {
+  const [asked, other] = data.by === 'walk' ? [walk.form, form] : [form, walk.form];
+  return html`<h1>${t('find')}</h1>${asked(place)}${results(place, data, page)}${other(place)}`;
+}
 
 function form({ id, group }) {
   const find = (event) => {
@@ -46,6 +50,7 @@ function form({ id, group }) {
     go({ view: 'find', id: id.trim(), group: group.trim() });
   };
   return html`
+    <h2>${t('by_id')}</h2>
     <form class="find" @submit=${find}>
       ${field(t('id'), 'id', id, false)} ${field(t('group'), 'group', group, false)}
       <button>${t('find')}</button>

@@ -3,7 +3,7 @@
 import { get } from './api.js';
 import { unseen } from './table.js';
 import { html, nothing } from './vendor/lit-html.js';
-import { t } from './words.js';
+import { count, exact, has_text, span, t } from './words.js';
 
 const WORST_FIRST = ['bad', 'warning'];
 
@@ -40,9 +40,28 @@ export function wrong(status) {
     ${missing.map(unseen)}`;
 }
 
-const fault = ({ what, verdict, found, advice, runbook }) => html`
+/** A value in words, by the end of its name. */
+function shown([name, value]) {
+  if (name.endsWith('_ms')) return [name, span(value)];
+  if (name.endsWith('_at')) return [name, exact(value)];
+  return [name, typeof value === 'number' ? count(value) : String(value)];
+}
+
+/** The finding and the remedy. The gateway may know causes that this page does not. */
+function words({ what, cause, found, advice, values = {} }) {
+  if (!has_text(`found_${cause}`)) return [`${what}: ${found}`, advice];
+  const all = Object.fromEntries(Object.entries(values).map(shown));
+  const also = Object.keys(all).map((name) => `also_${name}`).filter(has_text);
+  return [[`found_${cause}`, ...also].map((key) => t(key, all)).join(' '), t(`advice_${cause}`, all)];
+}
+
+function fault(check) {
+  const [found, advice] = words(check);
+  const { verdict, runbook } = check;
+  return html`
   <li class="note ${verdict}">
-    <span><span class="badge ${verdict === 'bad' ? 'dead' : 'warn'}">${t(`verdict_${verdict}`)}</span> <b>${what}</b>: ${found}
+    <span><span class="badge ${verdict === 'bad' ? 'dead' : 'warn'}">${t(`verdict_${verdict}`)}</span> ${found}
       ${advice ? html`<br>${t('advice', { advice })}` : nothing}
       ${runbook ? html`<a href=${runbook} target="_blank" rel="noopener noreferrer">${t('runbook')}</a>` : nothing}</span>
   </li>`;
+}

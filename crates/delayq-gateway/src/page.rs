@@ -1,7 +1,7 @@
 //! The page for people: static files of this binary, which ask the API for everything else.
 //!
-//! The files are ES modules as the browser runs them, without a build step. The files hold no data of the deployment, so
-//! anybody who reaches the gateway may read the files.
+//! The files are ES modules as the browser runs them, without a build step: only the comments are left out. The files hold no
+//! data of the deployment, so anybody who reaches the gateway may read the files.
 
 use crate::problem::{Kind, Problem};
 use crate::state::App;
@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use sha2::{Digest as _, Sha256};
+use std::sync::LazyLock;
 
 const ROUTE: &str = "page";
 const FOLDER: &str = "/page/";
@@ -33,16 +34,16 @@ const HEADERS: [(HeaderName, &str); 6] = [
 
 struct File {
     name: &'static str,
-    text: &'static str,
+    text: String,
 }
 
 macro_rules! files {
     ($($name:literal)*) => {
-        &[$(File { name: $name, text: include_str!(concat!("../page/", $name)) },)*]
+        LazyLock::new(|| vec![$(File::new($name, include_str!(concat!("../page/", $name))),)*])
     };
 }
 
-static FILES: &[File] = files! {
+static FILES: LazyLock<Vec<File>> = files! {
     "index.html" "page.css" "icon.svg"
     "main.js" "url.js" "api.js" "texts.js" "words.js" "frame.js" "login.js"
     "overview.js" "wrong.js" "topic.js" "horizon.js" "chart.js" "dead.js" "table.js" "rows.js" "message.js" "why.js" "find.js" "group.js"
@@ -54,6 +55,12 @@ static FILES: &[File] = files! {
 // === impl File ===
 
 impl File {
+    /// A foreign file stays as it was published.
+    fn new(name: &'static str, text: &str) -> Self {
+        let is_ours = name.ends_with(".js") && !name.starts_with("vendor/");
+        Self { name, text: if is_ours { without_comments(text) } else { text.to_owned() } }
+    }
+
     fn kind(&self) -> &'static str {
         match self.name.rsplit_once('.').map(|(_, ending)| ending) {
             Some("html") => "text/html; charset=utf-8",
@@ -64,14 +71,15 @@ impl File {
     }
 
     fn tag(&self) -> String {
-        format!("\"{}\"", hex::encode(&Sha256::digest(self.text)[..8]))
+        format!("\"{}\"", hex::encode(&Sha256::digest(&self.text)[..8]))
     }
 
-    fn response(&self, headers: &HeaderMap) -> Response {
+    fn response(&'static self, headers: &HeaderMap) -> Response {
         let (tag, known) = (self.tag(), headers.get(header::IF_NONE_MATCH));
         let known = known.and_then(|known| known.to_str().ok()).unwrap_or_default();
         let is_known = known.split(',').any(|one| one.trim().trim_start_matches("W/") == tag);
-        let mut response = Response::new(if is_known { Body::empty() } else { Body::from(self.text) });
+        let mut response =
+            Response::new(if is_known { Body::empty() } else { Body::from(self.text.as_str()) });
         if is_known {
             *response.status_mut() = StatusCode::NOT_MODIFIED;
         }
@@ -81,6 +89,18 @@ impl File {
         headers.insert(header::ETAG, HeaderValue::from_str(&tag).expect("it is hex"));
         response
     }
+}
+
+/// Without the lines that are nothing but comments, a seventh of all bytes.
+fn without_comments(text: &str) -> String {
+    let mut is_inside = false;
+    let is_code = |line: &&str| {
+        let line = line.trim();
+        let is_comment = is_inside || line.starts_with("//") || line.starts_with("/**");
+        is_inside = is_comment && (is_inside || line.starts_with("/**")) && !line.ends_with("*/");
+        !is_comment
+    };
+    text.lines().filter(is_code).flat_map(|line| [line, "\n"]).collect()
 }
 
 pub(crate) fn router() -> Router<App> {

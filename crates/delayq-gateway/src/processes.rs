@@ -158,7 +158,8 @@ fn process(one: &ProcessSeen, before: Option<&ProcessSeen>) -> Value {
 }
 
 fn destination(process: &str, end: &RouteEnd) -> Value {
-    json!({ "process": process, "sink": end.sink, "destination": end.destination, "circuit": end.circuit.word() })
+    let RouteEnd { sink, destination, circuit, reason } = end;
+    json!({ "process": process, "sink": sink, "destination": destination, "circuit": circuit.word(), "reason": reason })
 }
 
 fn source(process: &str, of: &SourceSeen) -> Value {

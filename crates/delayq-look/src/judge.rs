@@ -10,7 +10,7 @@ mod shards;
 mod timers;
 mod topics;
 
-pub use causes::{Cause, causes};
+pub use causes::{Cause, EXTRAS, causes};
 pub use check::{Check, worst};
 pub use judgement::Judgement;
 pub use limits::{Limits, Pair, pair};
@@ -43,9 +43,9 @@ pub fn judge(look: &Look, limits: &Limits) -> Vec<Check> {
 
 /// The servers do answer.
 fn nowhere(look: &Look, error: &Error) -> Check {
-    let missing = DEPLOYMENT_MISSING.found(error.to_string());
+    let missing = DEPLOYMENT_MISSING.found(error.to_string(), []).with("why", error.to_string());
     match &look.others {
-        Some(others) => missing.advising(others),
+        Some(others) => missing.advising(others).with("others", others.as_str()),
         None => missing,
     }
 }

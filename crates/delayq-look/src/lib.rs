@@ -20,7 +20,7 @@ pub use delayq_cluster::EtcdConfig;
 pub use deployment::{Deployment, observer, of_cluster};
 pub use endpoints::{Endpoint, endpoints};
 pub use exposition::{Exposition, Series};
-pub use judge::{Cause, Check, Judgement, Limits, Pair, causes, judge, pair, without_timer, worst};
+pub use judge::{Cause, Check, EXTRAS, Judgement, Limits, Pair, causes, judge, pair, without_timer, worst};
 pub use look::{Look, Servers, Shard, Shards, Topics, Want, Which, total};
 pub use owner::{Owner, owners, timers};
 pub use phrase::{counted, drained, duration};

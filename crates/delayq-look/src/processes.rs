@@ -5,6 +5,8 @@ use crate::endpoints::{Endpoint, endpoints};
 use crate::exposition::{Exposition, Series};
 use delayq_service::config::HostPort;
 use futures_util::future::join_all;
+use serde::Deserialize;
+use std::collections::BTreeMap;
 
 const LATENESS: [&str; 2] = ["delayq_lateness_seconds", "delayq_forwarder_lateness_seconds"];
 
@@ -15,8 +17,18 @@ pub struct ProcessSeen {
     pub name: String,
     /// The exports, or why there are none.
     pub exported: Result<Exposition, String>,
+    /// The answer of `/readyz`.
+    pub readiness: ReadinessSeen,
+}
+
+/// What a process says of itself at `/readyz`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct ReadinessSeen {
     /// True if the process says that it is ready.
-    pub is_ready: bool,
+    pub ready: bool,
+    /// The last error of each destination that refuses messages, by sink and destination.
+    pub failing: BTreeMap<String, String>,
 }
 
 /// A destination of a forwarder.
@@ -28,6 +40,8 @@ pub struct RouteEnd {
     pub destination: String,
     /// Whether the destination gets messages.
     pub circuit: Circuit,
+    /// The last error, in the destination's own words, while it does not get all messages.
+    pub reason: Option<String>,
 }
 
 /// Whether a destination gets messages.
@@ -67,7 +81,7 @@ impl ProcessSeen {
     pub fn state(&self) -> &'static str {
         match &self.exported {
             Err(_) => "silent",
-            Ok(_) if !self.is_ready => "not_ready",
+            Ok(_) if !self.readiness.ready => "not_ready",
             Ok(exported) if exported.sum("delayq_timer_drained") == Some(1.0) => "drained",
             Ok(_) => "ready",
         }
@@ -98,15 +112,16 @@ impl ProcessSeen {
         let is_braked = |of: &Series| {
             exported.of("delayq_forwarder_braked").any(|one| one.labels == of.labels && one.value > 0.0)
         };
-        let seen = |series: &Series| RouteEnd {
-            sink: label(series, "sink"),
-            destination: label(series, "destination"),
-            circuit: match series.value {
+        let seen = |series: &Series| {
+            let (sink, destination) = (label(series, "sink"), label(series, "destination"));
+            let circuit = match series.value {
                 _ if is_braked(series) => Circuit::Rests,
                 value if value < 0.5 => Circuit::Closed,
                 value if value < 1.5 => Circuit::HalfOpen,
                 _ => Circuit::Open,
-            },
+            };
+            let reason = self.readiness.failing.get(&format!("{sink} {destination}")).cloned();
+            RouteEnd { sink, destination, circuit, reason }
         };
         exported.of("delayq_forwarder_circuit").map(seen).collect()
     }
@@ -143,7 +158,7 @@ impl ProcessSeen {
         let (metrics, ready) = tokio::join!(endpoint.get("/metrics"), endpoint.get("/readyz"));
         Self {
             exported: metrics.map(|text| Exposition::read(&text)),
-            is_ready: ready.is_ok_and(|answer| answer.contains("\"ready\":true")),
+            readiness: ready.ok().and_then(|answer| serde_json::from_str(&answer).ok()).unwrap_or_default(),
             name: endpoint.name,
         }
     }
@@ -181,7 +196,12 @@ mod tests {
     use super::*;
 
     fn exporter(text: &str) -> ProcessSeen {
-        ProcessSeen { name: "a".to_owned(), exported: Ok(Exposition::read(text)), is_ready: true }
+        let readiness = serde_json::from_str(r#"{"ready":true,"unready":[],"failing":{"s c":"HTTP 503"}}"#);
+        ProcessSeen {
+            name: "a".to_owned(),
+            exported: Ok(Exposition::read(text)),
+            readiness: readiness.unwrap(),
+        }
     }
 
     #[test]
@@ -191,8 +211,10 @@ mod tests {
                     delayq_forwarder_circuit{destination=\"c\",sink=\"s\"} 2\n\
                     delayq_forwarder_circuit{destination=\"d\",sink=\"s\"} 0\n\
                     delayq_forwarder_braked{destination=\"d\",sink=\"s\"} 1\n";
-        let circuits: Vec<&str> =
-            exporter(text).destinations().iter().map(|one| one.circuit.word()).collect();
+        let seen = exporter(text).destinations();
+        assert_eq!(seen[2].reason.as_deref(), Some("HTTP 503"));
+        assert!(seen.iter().filter(|one| one.destination != "c").all(|one| one.reason.is_none()));
+        let circuits: Vec<&str> = seen.iter().map(|one| one.circuit.word()).collect();
         assert_eq!(circuits, ["closed", "half_open", "open", "rests"]);
     }
 

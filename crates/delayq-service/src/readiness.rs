@@ -12,8 +12,12 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default)]
 pub struct Readiness {
     conditions: Arc<Mutex<BTreeMap<Cow<'static, str>, Option<String>>>>,
+    failing: Arc<Mutex<BTreeMap<String, String>>>,
     heartbeats: Heartbeats,
 }
+
+/// Maximum bytes of a reason in [`Readiness::failing`].
+const MAX_REASON: usize = 500;
 
 /// The handle for reporting one condition; clones share it.
 #[derive(Clone, Debug)]
@@ -56,6 +60,23 @@ impl Readiness {
             .iter()
             .filter_map(|(name, reason)| reason.clone().map(|reason| (name.clone(), reason)));
         unready.map(|(condition, reason)| Unready { condition, reason }).collect()
+    }
+
+    /// Notes what somebody else refuses to this process, which is ready all the same; `None`: no longer. A long reason is cut.
+    pub fn fails(&self, what: String, reason: Option<&str>) {
+        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        match reason {
+            Some(reason) => {
+                failing.insert(what, reason[..reason.floor_char_boundary(MAX_REASON)].to_owned());
+            }
+            None => drop(failing.remove(&what)),
+        }
+    }
+
+    /// The noted failures, by name.
+    #[must_use]
+    pub fn failing(&self) -> BTreeMap<String, String> {
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Adds a heartbeat: the owner beats at least once in `within`, or `/livez` and the service manager's watchdog
@@ -107,6 +128,11 @@ mod tests {
         assert_eq!(readiness.unready(), [Unready { condition: "redis".into(), reason: "starting".into() }]);
         redis.ready();
         assert!(readiness.unready().is_empty());
+        readiness.fails("shop orders".to_owned(), Some(&"é".repeat(MAX_REASON)));
+        assert!(readiness.unready().is_empty(), "another's fault");
+        assert_eq!(readiness.failing()["shop orders"].len(), MAX_REASON);
+        readiness.fails("shop orders".to_owned(), None);
+        assert!(readiness.failing().is_empty());
         readiness.condition("redis").clone().unready("no answer");
         assert_eq!(readiness.unready(), [Unready { condition: "redis".into(), reason: "no answer".into() }]);
     }

@@ -5,6 +5,7 @@ use crate::actions::BURY;
 use crate::table::ROUTES;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use delayq_look::{EXTRAS, causes};
 use sha2::{Digest as _, Sha512};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -17,7 +18,7 @@ const LIT_HTML: &str =
 const MAX_GZIP: usize = 60_000;
 
 fn text(name: &str) -> &'static str {
-    FILES.iter().find(|file| file.name == name).unwrap().text
+    &FILES.iter().find(|file| file.name == name).unwrap().text
 }
 
 #[test]
@@ -43,7 +44,7 @@ fn the_foreign_file_is_the_published_one() {
 #[test]
 fn all_files_together_are_small() {
     let mut bytes = 0;
-    for file in FILES {
+    for file in FILES.iter() {
         let mut gzip =
             Command::new("gzip").arg("-9c").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut input = gzip.stdin.take().unwrap();
@@ -53,6 +54,24 @@ fn all_files_together_are_small() {
     }
     assert!(bytes <= MAX_GZIP, "{bytes} bytes");
     assert!(bytes > 10_000, "{bytes} bytes: was everything compressed?");
+}
+
+#[test]
+fn comments_are_not_sent_and_all_code_is() {
+    for file in FILES.iter().filter(|file| file.name.ends_with(".js") && !file.name.starts_with("vendor/")) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("page").join(file.name);
+        let written = std::fs::read_to_string(path).unwrap();
+        let is_comment =
+            |line: &&str| ["//", "/**", "* ", "*/"].iter().any(|sign| line.trim().starts_with(sign));
+        let left_out = written.lines().filter(is_comment).count();
+        assert!(left_out > 0 && !file.text.lines().any(|line| is_comment(&line)), "{}", file.name);
+        assert_eq!(file.text.lines().count() + left_out, written.lines().count(), "{}", file.name);
+        assert!(
+            !markup(&written).lines().any(|line| is_comment(&line)),
+            "{}: text like a comment",
+            file.name
+        );
+    }
 }
 
 #[test]
@@ -101,7 +120,7 @@ fn every_text_is_used_and_every_used_text_exists() {
     let code: String = FILES
         .iter()
         .filter(|file| file.name.ends_with(".js") && file.name != "texts.js")
-        .map(|file| file.text)
+        .map(|file| file.text.as_str())
         .collect();
     for (at, _) in code.match_indices("t('") {
         if code[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_') {
@@ -143,6 +162,23 @@ fn every_reason_of_a_refused_login_has_a_sentence() {
     }
 }
 
+#[test]
+fn every_finding_of_the_doctor_has_words_with_its_values_in_both_languages() {
+    let known = entries();
+    let named = |key: &str, values: &[&str]| {
+        let (english, _) = known.get(key).unwrap_or_else(|| panic!("texts.js lacks {key}"));
+        let unknown: Vec<&str> =
+            placeholders(english).into_iter().filter(|name| !values.contains(name)).collect();
+        assert_eq!(unknown, [""; 0], "{key}: the finding has no such values");
+    };
+    for (name, cause) in causes() {
+        for kind in ["found", "advice"] {
+            named(&format!("{kind}_{}", name.to_lowercase()), cause.values);
+        }
+    }
+    EXTRAS.iter().for_each(|name| named(&format!("also_{name}"), &[name]));
+}
+
 /// Without the expressions inside.
 fn markup(code: &str) -> String {
     let (mut depth, mut inside, mut markup) = (Vec::new(), false, String::new());
@@ -177,7 +213,7 @@ fn no_text_is_in_the_code() {
         .iter()
         .filter(|file| file.name.ends_with(".js") && !["texts.js", "vendor/lit-html.js"].contains(&file.name))
     {
-        let markup = markup(file.text);
+        let markup = markup(&file.text);
         for after in markup.split('>').skip(1) {
             let shown = after.split(['<', '\n']).next().unwrap();
             assert!(

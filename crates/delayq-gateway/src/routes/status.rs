@@ -7,7 +7,7 @@ use crate::processes::Processes;
 use axum::Extension;
 use axum::http::StatusCode;
 use axum::response::Response;
-use delayq_look::{Limits, Shard, Shards, judge, owners, timers, worst};
+use delayq_look::{Check, Limits, Shard, Shards, judge, owners, timers, worst};
 use serde_json::{Value, json as value};
 
 pub(super) async fn status(Extension(looks): Extension<Looks>) -> Answer {
@@ -17,11 +17,21 @@ pub(super) async fn status(Extension(looks): Extension<Looks>) -> Answer {
     Ok(answer(
         &taken,
         value!({
-            "verdict": worst(&checks), "checks": checks, "namespace": taken.look.part.namespace(),
+            "verdict": worst(&checks), "checks": checks.iter().map(shown).collect::<Value>(), "namespace": taken.look.part.namespace(),
             "shards": shards.map_or(0, |shards| shards.seen.len()),
             "overdue_ms": shards.map(|shards| shards.overdue().as_millis() as u64),
         }),
     ))
+}
+
+/// With the cause and the values, by which the page has the finding in the reader's language.
+fn shown(check: &Check) -> Value {
+    let mut shown = value!(check);
+    if !check.cause.is_empty() {
+        shown["cause"] = value!(check.cause);
+        shown["values"] = value!(check.values);
+    }
+    shown
 }
 
 pub(super) async fn shards(Extension(looks): Extension<Looks>) -> Answer {

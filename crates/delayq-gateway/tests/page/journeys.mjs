@@ -3,7 +3,7 @@
 // GATEWAY, OTHER: two gateways of one deployment. PEOPLE: a third one, whose readers log in at an identity provider. TOKENS: their file, which has `secret` (may change), `seen` (may read) and
 // `tenant` (may change what is the tenant's).
 // TOOLS: the folder with node_modules. SHOTS: a folder for screenshots, or unset. ONLY: parts of the names of journeys, with | between
-// them, or unset for all. Lines on standard output ask the test to do what
+// them, or unset for all. DELAYQ_TEST_JOURNEYS=short: those of `make test` alone. Lines on standard output ask the test to do what
 // only it can (`scene.rs`); a line on standard input answers.
 
 import assert from 'node:assert/strict';
@@ -11,12 +11,20 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
 
-const { GATEWAY, OTHER, PEOPLE, TOKENS, TOOLS, CHROMIUM, SHOTS, ONLY } = process.env;
+const { GATEWAY, OTHER, PEOPLE, TOKENS, TOOLS, CHROMIUM, SHOTS, ONLY, DELAYQ_TEST_JOURNEYS } = process.env;
+/** What every change of the code must leave possible, in less than a minute. */
+const SHORT = ['a wrong token', 'from the overview', 'the horizon opens', 'a message is moved', 'an operation is aborted', 'a token that may read', 'a removed token', 'without Redis', 'another gateway'];
+const PARTS = ONLY?.split('|') ?? (DELAYQ_TEST_JOURNEYS === 'short' ? SHORT : ['']);
 const tools = createRequire(`${TOOLS}/package.json`);
 const { chromium } = tools('playwright-core');
 const axe = readFileSync(tools.resolve('axe-core/axe.min.js'), 'utf8');
 
 const PATIENCE_MS = 20_000;
+/** No task of the browser may take longer: a reader notices what takes a tenth of a second. */
+const MAX_TASK_MS = 100;
+/** Runs of a measurement on a busy machine, and how much slower than a quiet one that may be. */
+const TRIES = 3;
+const NOISE = 5;
 const RULES = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
 /** Every screen is looked at in both themes, wide and narrow. */
 const LOOKS = [
@@ -135,6 +143,38 @@ async function shot(page, name) {
   if (SHOTS) await page.screenshot({ path: `${SHOTS}/${name}.png` });
 }
 
+/** A bound that a busy machine may have exceeded, as in `delayq_tests::timing`. */
+function inconclusive(why) {
+  assert.notEqual(process.env.DELAYQ_TEST_TIMING, 'strict', why);
+  console.log(`INCONCLUSIVE every_journey_of_a_reader_ends_well: this machine was too busy: ${why}`);
+}
+
+/** Reads all dead letters of a topic, and measures the tasks of the browser meanwhile. */
+async function longest_task_of_all_pages() {
+  const page = await reader();
+  await page.addInitScript(() => {
+    window.longest = 0;
+    new PerformanceObserver((tasks) => (window.longest = Math.max(window.longest, ...tasks.getEntries().map(({ duration }) => duration)))).observe({ type: 'longtask' });
+  });
+  await log_in(page, 'secret', '/?topic=dying&state=dead');
+  const seen = new Set();
+  for (let first = null; ; ) {
+    await page.waitForFunction((before) => {
+      const ids = document.querySelectorAll('tbody .id');
+      return ids.length === 500 && ids[0].textContent !== before;
+    }, first);
+    const ids = await page.locator('tbody .id').allTextContents();
+    for (const one of ids) seen.add(one);
+    if (!(await page.getByRole('link', { name: 'Next page' }).count())) break;
+    [first] = ids;
+    await page.getByRole('link', { name: 'Next page' }).click();
+  }
+  assert.equal(seen.size, 10_000);
+  const longest = await page.evaluate(() => window.longest);
+  await page.context().close();
+  return longest;
+}
+
 const journeys = {
   async 'a wrong token is refused, the right one logs in, and logging out leaves nothing on the screen'() {
     const page = await reader();
@@ -208,6 +248,24 @@ const journeys = {
     await page.waitForURL(/from=\d+&to=\d+/);
   },
 
+  async 'a group has a horizon and a list of its own, and the address keeps it'() {
+    const page = await reader();
+    await log_in(page, 'secret', '/?topic=orders');
+    await page.getByLabel('Only of the group').fill('user-5');
+    await page.keyboard.press('Enter');
+    await page.waitForURL(/group=user-5/);
+    await sees(page, '2 messages wait for their due time.');
+    assert.deepEqual(await page.locator('tbody .id').allTextContents(), ['order-4711', 'reminder-1']);
+    await sound(page, 'the messages of a group');
+    await page.reload();
+    await sees(page, '2 messages wait for their due time.');
+    await page.getByRole('link', { name: /^Ready / }).click();
+    await sees(page, 'No message waits for a worker.');
+    assert.match(page.url(), /group=user-5/);
+    await page.getByRole('link', { name: 'All groups' }).click();
+    await page.waitForURL((url) => !url.searchParams.has('group'));
+  },
+
   async 'a message is moved, and not where somebody else moved it meanwhile'() {
     const page = await reader();
     await put('orders', 'moved', { due: '+50h', payload: 'x' });
@@ -225,6 +283,7 @@ const journeys = {
     await page.getByRole('button', { name: 'Cancel the message' }).click();
     await api('POST', '/v1/topics/orders/messages/moved/reschedule', { due: '+91h' });
     await page.getByRole('dialog').getByRole('button', { name: 'Cancel the message' }).click();
+    await page.getByRole('dialog').waitFor({ state: 'hidden' });
     await sees(page, 'Somebody else moved the message meanwhile. Nothing was changed.');
     assert.equal((await api('GET', '/v1/topics/orders/messages/moved')).state, 'delayed', 'the tag was stale');
     await page.getByRole('button', { name: 'Cancel the message' }).click();
@@ -277,29 +336,15 @@ const journeys = {
     await page.waitForFunction(() => !document.body.textContent.includes('KeyError'));
   },
 
-  async 'ten thousand dead letters are read page by page, and no page stops the browser for a second'() {
-    const page = await reader();
+  async 'ten thousand dead letters are read page by page, and no task keeps the reader waiting'() {
     await put_many('dying', 10_000);
     const { id } = await api('POST', '/v1/operations', { action: 'bury', filter: { topics: ['dying'] }, reason: 'KeyError: customer 17' });
     await wait_for('the burials', async () => (await api('GET', `/v1/operations/${id}`)).ended_ms, 3 * PATIENCE_MS);
-    await page.addInitScript(() => {
-      window.longest = 0;
-      new PerformanceObserver((tasks) => (window.longest = Math.max(window.longest, ...tasks.getEntries().map(({ duration }) => duration)))).observe({ type: 'longtask' });
-    });
-    await log_in(page, 'secret', '/?topic=dying&state=dead');
-    await page.getByRole('link', { name: 'Next page' }).waitFor();
-    const seen = new Set();
-    for (;;) {
-      const ids = await page.locator('tbody .id').allTextContents();
-      for (const one of ids) seen.add(one);
-      if (!(await page.getByRole('link', { name: 'Next page' }).count())) break;
-      await page.getByRole('link', { name: 'Next page' }).click();
-      await page.waitForFunction((last) => document.querySelector('tbody .id')?.textContent !== last, ids[0]);
-    }
-    const longest = await page.evaluate(() => window.longest);
-    console.log(`the longest task of 20 pages with 500 rows: ${Math.round(longest)} ms`);
-    assert.equal(seen.size, 10_000);
-    assert.ok(longest < 1_000, `${longest} ms`);
+    const longest = [];
+    while (longest.length < TRIES && !(Math.min(...longest) <= MAX_TASK_MS)) longest.push(await longest_task_of_all_pages());
+    console.log(`the longest task of 20 pages with 500 rows: ${longest.map(Math.round).join(', ')} ms`);
+    assert.ok(Math.min(...longest) < NOISE * MAX_TASK_MS, `${longest} ms`);
+    if (Math.min(...longest) > MAX_TASK_MS) inconclusive(`a task of the page took ${longest} ms, at most ${MAX_TASK_MS} ms`);
   },
 
   async 'an id is found in every topic, and a group has its list'() {
@@ -471,8 +516,8 @@ const journeys = {
     for (let i = 0; i < 6; i += 1) for (const topic of ['hooks.failing', 'hooks.rejecting']) await put(topic, `hook-${i}`, { due: 'now', payload: 'x' });
     await log_in(page, 'secret', '/?view=destinations');
     const row = (name) => page.getByRole('row', { name }).waitFor();
-    await row(/hooks\.rejecting shop rests It rejected one message after the other/);
-    await row(/hooks\.failing shop rests It failed repeatedly/);
+    await row(/hooks\.rejecting shop rests It rejected one message after the other.* Last error: .*400/);
+    await row(/hooks\.failing shop rests It failed repeatedly.* Last error: .*503/);
     await sees(page, '127.0.0.1:9 does not answer');
     await row(/spool 0 0 0/);
     await sound(page, 'destinations that rest');
@@ -481,6 +526,7 @@ const journeys = {
     await asked('webhook hooks.rejecting 200');
     await row(/hooks\.failing shop works Messages are delivered/);
     await row(/hooks\.rejecting shop works/);
+    assert.equal(await page.getByText('Last error').count(), 0);
     await page.goto(`${GATEWAY}/?topic=hooks.rejecting&state=dead`);
     await page.getByRole('row', { name: /400/ }).first().waitFor();
   },
@@ -625,6 +671,21 @@ const journeys = {
     await page.getByRole('row', { name: /^spool 0 0 0 –/ }).waitFor();
   },
 
+  async 'records of an outbox and of an intake that rest have an age, and are carried out'() {
+    const page = await reader();
+    // No replica confirms what is written to the topic.
+    await put('unconfirmed', 'first', { due: '+50h', payload: 'x' });
+    await api('PATCH', '/v1/topics/unconfirmed/policy', { durability: 'replica:1' });
+    await asked('record unconfirmed');
+    await log_in(page, 'secret', '/?view=destinations');
+    const row = (name) => page.getByRole('row', { name }).waitFor();
+    for (const source of ['outbox', 'intake.orders']) await row(new RegExp(`^${source} \\d 1 0 [1-9]\\d* s `));
+    await sound(page, 'records that rest');
+    await api('PATCH', '/v1/topics/unconfirmed/policy', { durability: null });
+    for (const source of ['outbox', 'intake.orders']) await row(new RegExp(`^${source} 0 0 0 –`));
+    assert.equal((await api('GET', '/v1/topics/unconfirmed')).accepted, 3);
+  },
+
   async 'another gateway of the deployment shows the same'() {
     const page = await reader();
     await page.goto(`${OTHER}/?topic=orders&id=order-4711&group=user-5`);
@@ -684,7 +745,7 @@ const journeys = {
 let failed = 0;
 await seed();
 for (const [name, walk] of Object.entries(journeys)) {
-  if (ONLY && !ONLY.split('|').some((part) => name.includes(part))) continue;
+  if (!PARTS.some((part) => name.includes(part))) continue;
   const start = Date.now();
   try {
     await walk();

@@ -2,6 +2,7 @@
 
 use super::check::Check;
 use super::judgement::Judgement::{self, Bad, Warning};
+use serde_json::Value;
 
 const DOCS: &str = "https://github.com/delayq/delayq/blob/main/docs/";
 
@@ -18,35 +19,54 @@ pub struct Cause {
     pub advice: &'static str,
     /// The page in `docs/`, with its section: the runbook of an alert, or the page of a setting.
     pub page: &'static str,
+    /// The names of the values in every finding.
+    pub values: &'static [&'static str],
+    name: &'static str,
 }
+
+/// The names of values that some findings have: each is a sentence of its own in another language.
+pub const EXTRAS: [&str; 9] =
+    ["node", "why", "since_at", "paused", "full_groups", "paused_groups", "more", "unregistered", "others"];
 
 // === impl Cause ===
 
 impl Cause {
     const fn bad(what: &'static str, page: &'static str, advice: &'static str) -> Self {
-        Self { what, verdict: Bad, alarms: true, advice, page }
+        Self { what, verdict: Bad, alarms: true, advice, page, values: &[], name: "" }
     }
 
     const fn warning(what: &'static str, page: &'static str, advice: &'static str) -> Self {
-        Self { what, verdict: Warning, alarms: true, advice, page }
+        Self { what, verdict: Warning, alarms: true, advice, page, values: &[], name: "" }
     }
 
     /// A setting or a drain that works now and makes a later fault worse.
     const fn risk(what: &'static str, page: &'static str, advice: &'static str) -> Self {
-        Self { what, verdict: Warning, alarms: false, advice, page }
+        Self { what, verdict: Warning, alarms: false, advice, page, values: &[], name: "" }
     }
 
-    /// The cause was found.
-    pub fn found(&self, found: impl Into<String>) -> Check {
+    const fn with(self, values: &'static [&'static str]) -> Self {
+        Self { values, ..self }
+    }
+
+    /// The cause was found, with its values in order.
+    pub fn found<const N: usize>(&self, found: impl Into<String>, values: [Value; N]) -> Check {
+        debug_assert_eq!(N, self.values.len(), "{}", self.name);
         let check = Check::new(self.what, self.verdict, found, self.advice);
-        let check = Check { runbook: format!("{DOCS}{}", self.page), ..check };
+        let (runbook, cause) = (format!("{DOCS}{}", self.page), self.name.to_lowercase());
+        let check =
+            Check { runbook, cause, values: self.values.iter().copied().zip(values).collect(), ..check };
         if self.alarms { check } else { check.quiet() }
     }
 
-    pub(super) fn judged(&self, verdict: Judgement, found: impl Into<String>) -> Check {
+    pub(super) fn judged<const N: usize>(
+        &self,
+        verdict: Judgement,
+        found: impl Into<String>,
+        values: [Value; N],
+    ) -> Check {
         match verdict {
             Judgement::Good => Check::good(self.what, found),
-            verdict => Check { verdict, ..self.found(found) },
+            verdict => Check { verdict, ..self.found(found, values) },
         }
     }
 }
@@ -54,7 +74,7 @@ impl Cause {
 /// Defines the causes, and the list of all.
 macro_rules! causes {
     ($($(#[$doc:meta])* $name:ident = $cause:expr;)*) => {
-        $($(#[$doc])* pub(crate) const $name: Cause = $cause;)*
+        $($(#[$doc])* pub(crate) const $name: Cause = Cause { name: stringify!($name), ..$cause };)*
 
         /// Every cause, with its name.
         pub const fn causes() -> &'static [(&'static str, Cause)] {
@@ -92,27 +112,27 @@ causes! {
     /// One of several nodes has many more shards: a core of Redis is the limit of its shards.
     NOT_SPREAD = Cause::risk("spread", CLUSTER, "add shards, which spread more evenly (delayq shards grow), \
                                                  or move slots: redis-cli --cluster reshard",
-    );
+    ).with(&["each"]);
     /// A master of a cluster has no replica.
     NO_REPLICA = Cause::risk("failover", CLUSTER, "add a replica: without one, the shards stop while this \
                                                    node is down");
     /// Less than a tenth of the memory is left: puts are refused soon.
-    MEMORY_SHORT = Cause::warning("memory", "operations/sizing.md", "raise maxmemory, or purge messages");
+    MEMORY_SHORT = Cause::warning("memory", "operations/sizing.md", "raise maxmemory, or purge messages").with(&["used", "limit"]);
     /// A Redis without a limit grows until the system kills the process.
-    MEMORY_UNLIMITED = Cause::risk("memory", "operations/sizing.md", "set maxmemory, so that a full Redis refuses puts instead of being killed");
+    MEMORY_UNLIMITED = Cause::risk("memory", "operations/sizing.md", "set maxmemory, so that a full Redis refuses puts instead of being killed").with(&["used"]);
     /// Sentinels name different masters.
     SENTINELS_DIFFER = Cause::warning("sentinels", SENTINELS, "run it again after a failover; if the \
                                                                difference stays, see why the sentinels \
-                                                               disagree");
+                                                               disagree").with(&["masters"]);
     /// A master without a replica has no successor.
-    SENTINELS_ALONE = Cause::bad("sentinels", SENTINELS, "start a replica: nothing can take over from this master");
+    SENTINELS_ALONE = Cause::bad("sentinels", SENTINELS, "start a replica: nothing can take over from this master").with(&["masters"]);
     /// The sentinels are too few for a failover.
-    SENTINELS_FEW = Cause::bad("sentinels", SENTINELS, "start the sentinels: without most of them there is no failover");
+    SENTINELS_FEW = Cause::bad("sentinels", SENTINELS, "start the sentinels: without most of them there is no failover").with(&["answer", "all"]);
     /// Some sentinels do not answer.
     SENTINELS_SILENT = Cause::warning("sentinels", SENTINELS, "start the other sentinels, or correct their \
-                                                               addresses");
+                                                               addresses").with(&["answer", "named"]);
     /// There are more sentinels than the configuration names.
-    SENTINELS_UNNAMED = Cause::risk("sentinels", SENTINELS, "list all sentinels, so that some may be down");
+    SENTINELS_UNNAMED = Cause::risk("sentinels", SENTINELS, "list all sentinels, so that some may be down").with(&["named", "all"]);
     /// An isolated master keeps accepting writes.
     NO_MIN_REPLICAS = Cause::risk("failover", FAILOVER, "set min-replicas-to-write 1 and \
                                                          min-replicas-max-lag 10, or accept the loss",
@@ -131,28 +151,28 @@ causes! {
     DEPLOYMENT_DIFFERS = Cause::bad("deployment", CHECK_BAD, "correct [deployment] shards");
     /// Some shards do not answer.
     SHARDS_AWAY = Cause::bad("deployment", CHECK_BAD, "fix what this line and the Redis checks name",
-    );
+    ).with(&["answer", "all"]);
     /// Two nodes serve the same shards: one has an older copy.
     KEPT_TWICE = Cause::bad("deployment", MOVING, "one node came back with a copy from before a move: stop \
                                                    that node, or delete the copy; messages put there since \
                                                    then are on no other node",
-    );
+    ).with(&["shards", "nodes"]);
     /// Redis came back with older data, within the last day.
     OLDER_DATA = Cause::bad(
         "data",
         "runbooks.md#delayqolderdata",
         "find the cause (Redis's log, its last restart or failover), and put the missing messages again: a \
          message with its own id is not stored twice",
-    );
+    ).with(&["shards", "noticed_at"]);
     /// Timers do not trust a clock: nothing becomes ready.
-    CLOCK_HELD = Cause::bad("clock guard", LATE, "check Redis's clock and the timers' logs");
+    CLOCK_HELD = Cause::bad("clock guard", LATE, "check Redis's clock and the timers' logs").with(&["held", "all"]);
     /// The clocks of this machine and of Redis differ.
     CLOCKS_APART = Cause::risk("clocks", NEEDS, "correct NTP on the wrong host: due times follow Redis's \
-                                                 clock");
+                                                 clock").with(&["apart_ms"]);
     /// No timer ever served a shard.
-    NEVER_OWNED = Cause::bad("timers", NOBODY, START);
+    NEVER_OWNED = Cause::bad("timers", NOBODY, START).with(&["unowned", "all"]);
     /// Without etcd: no timer listens to a shard.
-    NOBODY_LISTENS = Cause::bad("timers", NOBODY, START);
+    NOBODY_LISTENS = Cause::bad("timers", NOBODY, START).with(&["unheard", "all", "owner"]);
     /// With etcd: no timer is registered.
     NO_TIMER = Cause::bad("timers", NOBODY, START);
     /// The first timer recorded another deployment in etcd: the timers of this one do not join.
@@ -161,39 +181,39 @@ causes! {
         "operations/topology.md#identity",
         "give the two deployments different [etcd] prefixes, or correct redis.url; if that deployment is gone for good: \
          delayq init --replace",
-    );
+    ).with(&["other", "redis", "mine"]);
     /// Every timer is drained.
-    ALL_DRAINED = Cause::bad("timers", NOBODY, "delayq timers undrain NAME");
+    ALL_DRAINED = Cause::bad("timers", NOBODY, "delayq timers undrain NAME").with(&["all"]);
     /// The plan gives a shard to no timer: until the next plan, other timers rescue overdue messages.
-    SHARDS_UNPLANNED = Cause::warning("timers", NOBODY, "see the timers' logs, and delayq timers");
+    SHARDS_UNPLANNED = Cause::warning("timers", NOBODY, "see the timers' logs, and delayq timers").with(&["unplanned", "all", "registered"]);
     /// A timer is drained, perhaps forgotten.
     DRAINED = Cause::risk("drained", "operations/upgrades.md#draining-a-timer", "to give it shards again, or \
-         if it is gone for good: delayq timers undrain NAME");
+         if it is gone for good: delayq timers undrain NAME").with(&["timer", "drained_at"]);
     /// The pump of a shard is late, by the threshold.
     OVERDUE = Cause::bad("overdue", LATE, "check that timers are running and reach the shard's Redis: delayq \
                                            timers, their /readyz and logs",
-    );
+    ).with(&["overdue_ms"]);
     /// etcd does not answer: timers keep their shards, and rescue those of a timer that ends.
-    ETCD_AWAY = Cause::warning("etcd", NOBODY, "start etcd, correct [etcd] endpoints, or set enabled = false");
+    ETCD_AWAY = Cause::warning("etcd", NOBODY, "start etcd, correct [etcd] endpoints, or set enabled = false").with(&["endpoint"]);
     /// etcd answers, and has no leader.
-    ETCD_WITHOUT_LEADER = Cause::warning("etcd", NOBODY, "start a majority of the members");
+    ETCD_WITHOUT_LEADER = Cause::warning("etcd", NOBODY, "start a majority of the members").with(&["endpoint"]);
     /// etcd answers and refuses writes: the database is full, or damaged.
     ETCD_FULL = Cause::warning("etcd", NOBODY, "compact and defragment it, then disarm the alarm, or raise its quota",
-    );
+    ).with(&["endpoint", "alarms"]);
     /// The configuration of etcd cannot be used.
     ETCD_MISCONFIGURED = Cause::bad("etcd", NOBODY, "correct [etcd]");
     /// The topics cannot be read.
     TOPICS_UNREAD = Cause::bad("topics", CHECK_BAD, "fix the Redis checks first");
     /// Nobody takes ready messages, by the threshold of age.
-    READY_OLD = Cause::warning("ready age", UNREAD, CONSUME);
+    READY_OLD = Cause::warning("ready age", UNREAD, CONSUME).with(&["topic", "age_ms"]);
     /// Nobody takes ready messages, by the threshold of number.
-    READY_MANY = Cause::warning("ready messages", UNREAD, CONSUME);
+    READY_MANY = Cause::warning("ready messages", UNREAD, CONSUME).with(&["n", "topic"]);
     /// There are dead letters, by the threshold.
     DEAD_LETTERS = Cause::warning("dead letters", "runbooks.md#delayqdeadletters", "find the cause: delayq \
-         dead list TOPIC; then delayq dead replay or dead purge");
+         dead list TOPIC; then delayq dead replay or dead purge").with(&["n", "topic"]);
     /// Redis cannot confirm the writes of a topic.
     UNCONFIRMABLE = Cause::bad("durability", "operations/durability.md#durability-by-topic", "the outcome of \
-         writes is unknown until this is fixed; or delayq topic set TOPIC --durability memory");
+         writes is unknown until this is fixed; or delayq topic set TOPIC --durability memory").with(&["topic", "durability"]);
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use super::judgement::Judgement;
 use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// A check and its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -19,6 +21,12 @@ pub struct Check {
     /// The address of the page that explains cause and remedy; empty for a check without a cause.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub runbook: String,
+    /// The name of the cause, such as `redis_away`; empty for a check without a cause.
+    #[serde(skip)]
+    pub cause: String,
+    /// The values in the finding, for a text in another language. `_ms` and `_at` end the names of durations and of times.
+    #[serde(skip)]
+    pub values: BTreeMap<&'static str, Value>,
 }
 
 // === impl Check ===
@@ -47,13 +55,21 @@ impl Check {
         advice: impl Into<String>,
     ) -> Self {
         let found = found.into().lines().map(str::trim).collect::<Vec<_>>().join("; ");
-        Self { what, verdict, alarms: true, found, advice: advice.into(), runbook: String::new() }
+        let (runbook, cause, values) = (String::new(), String::new(), BTreeMap::new());
+        Self { what, verdict, alarms: true, found, advice: advice.into(), runbook, cause, values }
     }
 
     /// Adds the name of a node to the finding.
     #[must_use]
     pub fn about(self, node: &str) -> Self {
-        Self { found: format!("{node}: {}", self.found), ..self }
+        Self { found: format!("node {node}: {}", self.found), ..self.with("node", node) }
+    }
+
+    /// Adds a value that not every finding of the cause has: see [`super::causes::EXTRAS`].
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: impl Into<Value>) -> Self {
+        self.values.insert(name, value.into());
+        self
     }
 
     /// Replaces the advice.

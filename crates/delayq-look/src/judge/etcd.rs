@@ -8,7 +8,7 @@ use delayq_service::Fault;
 pub(super) fn judge(members: &Result<Vec<EndpointHealth>, Fault>) -> Vec<Check> {
     match members {
         Ok(members) => members.iter().map(member).collect(),
-        Err(fault) => vec![ETCD_MISCONFIGURED.found(fault.to_string())],
+        Err(fault) => vec![ETCD_MISCONFIGURED.found(fault.to_string(), []).with("why", fault.to_string())],
     }
 }
 
@@ -16,10 +16,17 @@ fn member(EndpointHealth { endpoint, version, has_leader, alarms, error }: &Endp
     match version {
         Some(version) if !alarms.is_empty() => {
             let alarms = alarms.join(", ");
-            ETCD_FULL.found(format!("{endpoint}, version {version}, accepts no writes: alarm {alarms}"))
+            let found = format!("{endpoint}, version {version}, accepts no writes: alarm {alarms}");
+            ETCD_FULL.found(found, [endpoint.as_str().into(), alarms.into()])
         }
         Some(version) if *has_leader => Check::good("etcd", format!("{endpoint}, version {version}")),
-        Some(version) => ETCD_WITHOUT_LEADER.found(format!("{endpoint}, version {version}, no leader")),
-        None => ETCD_AWAY.found(format!("{endpoint}: {}", error.as_deref().unwrap_or_default())),
+        Some(version) => {
+            let found = format!("{endpoint}, version {version}, no leader");
+            ETCD_WITHOUT_LEADER.found(found, [endpoint.as_str().into()])
+        }
+        None => {
+            let why = error.as_deref().unwrap_or_default();
+            ETCD_AWAY.found(format!("{endpoint}: {why}"), [endpoint.as_str().into()]).with("why", why)
+        }
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn judge(look: &Look, servers: &Result<Servers, Error>) -> Vec<Check>
     }
     for (of, sentinels) in &servers.sentinels {
         let check = failover(sentinels);
-        checks.push(if admin.nodes().are_several() { check.about(&format!("node {of}")) } else { check });
+        checks.push(if admin.nodes().are_several() { check.about(of) } else { check });
     }
     checks
 }
@@ -41,7 +41,7 @@ fn unusable(error: &Error) -> Check {
         Error::TooManyClients { .. } => &REDIS_FULL_OF_CLIENTS,
         _ => &REDIS_AWAY,
     };
-    cause.found(error.to_string())
+    cause.found(error.to_string(), []).with("why", error.to_string())
 }
 
 fn single(address: &str, facts: &ServerFacts, sentinels: &[(String, Vec<SentinelReport>)]) -> Vec<Check> {
@@ -68,10 +68,10 @@ fn cluster(address: &str, nodes: &[&NodeFacts], all: bool) -> Vec<Check> {
     ];
     for NodeFacts { address, facts, .. } in nodes {
         let failover = match facts.replicas {
-            0 => NO_REPLICA.found("no replica"),
+            0 => NO_REPLICA.found("no replica", []),
             some => Check::good("failover", format!("{some} replicas")).quiet(),
         };
-        let of_node = |check: Check| check.about(&format!("node {address}"));
+        let of_node = |check: Check| check.about(address);
         checks.extend([failover, persistence(facts), memory(facts)].map(of_node));
     }
     checks
@@ -80,7 +80,7 @@ fn cluster(address: &str, nodes: &[&NodeFacts], all: bool) -> Vec<Check> {
 fn one_of_several(NodeFacts { address, shards, facts, .. }: &NodeFacts) -> Vec<Check> {
     let found = format!("version {}, {}", facts.version, counted(shards.len() as u64, "shard"));
     let checks = [Check::good("redis", found), eviction(facts), persistence(facts), memory(facts)];
-    checks.map(|check| check.about(&format!("node {address}"))).into()
+    checks.map(|check| check.about(address)).into()
 }
 
 /// Redis with any other policy is unfit.
@@ -94,7 +94,12 @@ fn spread(nodes: &[&NodeFacts]) -> Check {
         nodes.iter().map(|node| format!("{} at {}", node.shards.len(), node.address)).collect();
     let found = format!("shards: {}", each.join(", "));
     let (least, most) = (counts().min().unwrap_or(0), counts().max().unwrap_or(0));
-    if most <= 2 * least { Check::good(NOT_SPREAD.what, found).quiet() } else { NOT_SPREAD.found(found) }
+    if most <= 2 * least {
+        return Check::good(NOT_SPREAD.what, found).quiet();
+    }
+    let each: Vec<String> =
+        nodes.iter().map(|node| format!("{}: {}", node.address, node.shards.len())).collect();
+    NOT_SPREAD.found(found, [each.join(", ").into()])
 }
 
 fn memory(facts: &ServerFacts) -> Check {
@@ -104,8 +109,8 @@ fn memory(facts: &ServerFacts) -> Check {
         _ => format!("{} of {} MiB used", used >> 20, limit >> 20),
     };
     match limit {
-        0 => MEMORY_UNLIMITED.found(found),
-        _ if used > limit / 10 * 9 => MEMORY_SHORT.found(found),
+        0 => MEMORY_UNLIMITED.found(found, [(used >> 20).into()]),
+        _ if used > limit / 10 * 9 => MEMORY_SHORT.found(found, [(used >> 20).into(), (limit >> 20).into()]),
         _ => Check::good(MEMORY_SHORT.what, found),
     }
 }
@@ -126,12 +131,15 @@ fn failover(sentinels: &[SentinelReport]) -> Check {
         masters.iter().copied().collect::<Vec<_>>().join(" and "),
         silent.collect::<String>()
     );
+    let masters_named = masters.iter().copied().collect::<Vec<_>>().join(", ");
     match answer {
-        _ if masters.len() > 1 => SENTINELS_DIFFER.found(found),
-        _ if replicas == 0 => SENTINELS_ALONE.found(found),
-        _ if answer < named && answer as u64 <= all / 2 => SENTINELS_FEW.found(found),
-        _ if answer < named => SENTINELS_SILENT.found(found),
-        _ if (named as u64) < all => SENTINELS_UNNAMED.found(found),
+        _ if masters.len() > 1 => SENTINELS_DIFFER.found(found, [masters_named.into()]),
+        _ if replicas == 0 => SENTINELS_ALONE.found(found, [masters_named.into()]),
+        _ if answer < named && answer as u64 <= all / 2 => {
+            SENTINELS_FEW.found(found, [answer.into(), all.into()])
+        }
+        _ if answer < named => SENTINELS_SILENT.found(found, [answer.into(), named.into()]),
+        _ if (named as u64) < all => SENTINELS_UNNAMED.found(found, [named.into(), all.into()]),
         _ => Check::good("sentinels", found),
     }
 }
@@ -143,15 +151,17 @@ fn cut_off(facts: &ServerFacts) -> Check {
             let found = format!("min-replicas-to-write is set, {seen} replicas are in sync");
             Check::good("failover", found).quiet()
         }
-        None => NO_MIN_REPLICAS
-            .found("min-replicas-to-write is 0: an isolated master keeps accepting writes, which are lost"),
+        None => NO_MIN_REPLICAS.found(
+            "min-replicas-to-write is 0: an isolated master keeps accepting writes, which are lost",
+            [],
+        ),
     }
 }
 
 fn persistence(facts: &ServerFacts) -> Check {
     match (facts.aof, facts.aof_as_loaded) {
         (true, false) => Check::good("persistence", "append-only file").quiet(),
-        (true, true) => AOF_AS_LOADED.found("append-only file, not rewritten since Redis started"),
-        (false, _) => NO_AOF.found("no append-only file"),
+        (true, true) => AOF_AS_LOADED.found("append-only file, not rewritten since Redis started", []),
+        (false, _) => NO_AOF.found("no append-only file", []),
     }
 }

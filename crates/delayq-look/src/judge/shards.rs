@@ -23,12 +23,14 @@ pub(super) fn judge(look: &Look, shards: &Shards) -> Vec<Check> {
         Ok(layout) if shards.seen.len() < layout.shards().get().into() => {
             let (answer, all) = (shards.seen.len(), layout.shards());
             let unseen: String = shards.unseen.iter().map(|line| format!("; {line}")).collect();
-            SHARDS_AWAY.found(format!("{namespace}: {answer} of {all} shards answer{unseen}"))
+            let found = format!("{namespace}: {answer} of {all} shards answer{unseen}");
+            SHARDS_AWAY.found(found, [answer.into(), all.get().into()]).with("why", shards.unseen.join("; "))
         }
         Ok(_) => Check::good("deployment", format!("{namespace}, {seen}")),
-        Err(error) => DEPLOYMENT_DIFFERS.found(error.to_string()),
+        Err(error) => DEPLOYMENT_DIFFERS.found(error.to_string(), []).with("why", error.to_string()),
     };
-    let held = (held > 0).then(|| CLOCK_HELD.found(format!("{held} of {seen} held")));
+    let values = [held.into(), shards.seen.len().into()];
+    let held = (held > 0).then(|| CLOCK_HELD.found(format!("{held} of {seen} held"), values));
     let more = older(shards).into_iter().chain(twice(shards)).chain(held).chain(clocks(shards));
     [deployment].into_iter().chain(more).collect()
 }
@@ -49,7 +51,9 @@ fn older(shards: &Shards) -> Option<Check> {
         _ => format!("writes from {} to {} ({})", time(since), time(noticed), duration(noticed.since(since))),
     };
     let noun = if found.len() == 1 { "shard" } else { "shards" };
-    Some(OLDER_DATA.found(format!("Redis came back with older data of {noun} {ids}: {which} may be missing")))
+    let found = format!("Redis came back with older data of {noun} {ids}: {which} may be missing");
+    let check = OLDER_DATA.found(found, [ids.to_string().into(), noticed.get().into()]);
+    Some(if since.get() > 0 { check.with("since_at", since.get()) } else { check })
 }
 
 /// One check for each set of nodes.
@@ -62,8 +66,8 @@ fn twice(shards: &Shards) -> Vec<Check> {
         let nodes: Vec<&str> = nodes.iter().map(NodeName::as_str).collect();
         let noun = if shards.len() == 1 { "shard" } else { "shards" };
         let ranges: ShardRanges = shards.into_iter().collect();
-        KEPT_TWICE
-            .found(format!("{noun} {ranges} are served by several nodes at once: {}", nodes.join(" and ")))
+        let found = format!("{noun} {ranges} are served by several nodes at once: {}", nodes.join(" and "));
+        KEPT_TWICE.found(found, [ranges.to_string().into(), nodes.join(", ").into()])
     };
     by_nodes.into_iter().map(said).collect()
 }
@@ -78,6 +82,12 @@ fn clocks(shards: &Shards) -> Option<Check> {
     let found = format!("{} ms between this machine's and {whose}", apart(furthest));
     Some(match apart(furthest) {
         0..=CLOCKS_APART_MS => Check::good("clocks", found).quiet(),
-        _ => CLOCKS_APART.found(found),
+        apart_ms => {
+            let check = CLOCKS_APART.found(found, [apart_ms.into()]);
+            match &furthest.node {
+                Some(node) => check.with("node", node.as_str()),
+                None => check,
+            }
+        }
     })
 }

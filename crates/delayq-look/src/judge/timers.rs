@@ -9,15 +9,23 @@ use super::limits::{Limits, verdict};
 use crate::look::{Look, Shards};
 use crate::phrase::{counted, drained, duration};
 use delayq::protocol::is_worker;
-use delayq_cluster::Overview as Fleet;
+use delayq_cluster::{DrainInfo, Overview as Fleet};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 pub(super) fn judge(look: &Look, shards: &Shards, limits: &Limits) -> Vec<Check> {
     let mut checks = vec![timers(look, shards), overdue(shards.overdue(), limits)];
     let drains = look.fleet.iter().flatten().flat_map(|fleet| &fleet.drains);
-    checks.extend(drains.map(|drain| DRAINED.found(drained(drain))));
+    checks.extend(drains.map(drain));
     checks
+}
+
+fn drain(of: &DrainInfo) -> Check {
+    let mut check = DRAINED.found(drained(of), [of.name.as_str().into(), of.since_ms.into()]);
+    if !of.registered {
+        check = check.with("unregistered", true);
+    }
+    if of.reason.is_empty() { check } else { check.with("why", of.reason.as_str()) }
 }
 
 /// The check that explains idle shards, if a shard has no working timer.
@@ -29,7 +37,7 @@ pub fn without_timer(shards: &Shards) -> Option<Check> {
 fn never_owned(shards: &Shards) -> Option<Check> {
     let (all, unowned) = (counted(shards.seen.len() as u64, "shard"), shards.unowned());
     let found = || format!("no timer has ever owned {unowned} of {all}: nothing there is delivered");
-    (unowned > 0).then(|| NEVER_OWNED.found(found()))
+    (unowned > 0).then(|| NEVER_OWNED.found(found(), [unowned.into(), shards.seen.len().into()]))
 }
 
 fn timers(look: &Look, shards: &Shards) -> Check {
@@ -43,11 +51,12 @@ fn timers(look: &Look, shards: &Shards) -> Check {
     let all = counted(shards.seen.len() as u64, "shard");
     let owner = shards.seen.first().map_or("nobody", |shard| shard.overview.owner.as_str());
     unowned.unwrap_or_else(|| match (&look.fleet, shards.unheard) {
-        (Some(Ok(fleet)), _) => fleet_of(fleet, &all),
+        (Some(Ok(fleet)), _) => fleet_of(fleet, shards.seen.len()),
         // etcd has a check of its own.
         (Some(Err(_)), _) => Check::good("timers", format!("{all} have owners; no timers known from etcd")),
         (None, Some(unheard @ 1..)) => {
-            NOBODY_LISTENS.found(format!("no timer listens to {unheard} of {all}; the last owner is {owner}"))
+            let found = format!("no timer listens to {unheard} of {all}; the last owner is {owner}");
+            NOBODY_LISTENS.found(found, [unheard.into(), shards.seen.len().into(), owner.into()])
         }
         (None, Some(0)) => Check::good("timers", format!("{owner} owns {all}")),
         (None, None) => Check::good("timers", format!("{all} have owners; the last one is {owner}")),
@@ -75,20 +84,22 @@ fn another_fleet(look: &Look) -> Option<Check> {
     let recorded = look.fleet.as_ref()?.as_ref().ok()?.deployment;
     let other = recorded.filter(|&recorded| recorded != mine)?;
     let (other, mine, redis) = (other.short(), mine.short(), client.address());
-    Some(ANOTHER_FLEET.found(format!(
-        "the timers in etcd belong to deployment {other}, but {redis} keeps deployment {mine}"
-    )))
+    let found =
+        format!("the timers in etcd belong to deployment {other}, but {redis} keeps deployment {mine}");
+    Some(ANOTHER_FLEET.found(found, [other.into(), redis.into(), mine.into()]))
 }
 
-fn fleet_of(fleet: &Fleet, all: &str) -> Check {
+fn fleet_of(fleet: &Fleet, shards: usize) -> Check {
+    let all = counted(shards as u64, "shard");
     let (members, unplanned) = (fleet.members.len(), fleet.unplanned.len());
     let drained = fleet.members.iter().filter(|member| member.drained).count();
     let registered = counted(members as u64, "timer");
     match members - drained {
-        0 if members == 0 => NO_TIMER.found("no timer is registered in etcd"),
-        0 => ALL_DRAINED.found(format!("every timer is drained: no timer pumps {all}")),
+        0 if members == 0 => NO_TIMER.found("no timer is registered in etcd", []),
+        0 => ALL_DRAINED.found(format!("every timer is drained: no timer pumps {all}"), [shards.into()]),
         _ if unplanned > 0 => {
-            SHARDS_UNPLANNED.found(format!("{unplanned} of {all} unplanned, {registered} registered"))
+            let found = format!("{unplanned} of {all} unplanned, {registered} registered");
+            SHARDS_UNPLANNED.found(found, [unplanned.into(), shards.into(), members.into()])
         }
         owners => {
             let drained = if drained > 0 { format!(", {drained} drained") } else { String::new() };
@@ -103,5 +114,9 @@ fn overdue(longest: Duration, limits: &Limits) -> Check {
         true => "nothing is overdue".to_owned(),
         false => format!("a shard has been due for {}", duration(longest)),
     };
-    OVERDUE.judged(verdict(longest.as_secs_f64(), limits.overdue), found)
+    OVERDUE.judged(
+        verdict(longest.as_secs_f64(), limits.overdue),
+        found,
+        [(longest.as_millis() as u64).into()],
+    )
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(super) fn judge(look: &Look, topics: &Result<Topics, Error>, limits: &Limits) -> Vec<Check> {
     let topics = match topics {
         Ok(topics) => topics,
-        Err(error) => return vec![TOPICS_UNREAD.found(error.to_string())],
+        Err(error) => return vec![TOPICS_UNREAD.found(error.to_string(), []).with("why", error.to_string())],
     };
     let mut checks = vec![
         ready_age(topics, look.now(), limits.ready_age),
@@ -44,7 +44,20 @@ fn ready_age(topics: &Topics, now: UnixMillis, limits: Pair) -> Check {
         1 => format!("{waits}; another topic is also over the limit"),
         others => format!("{waits}; {others} more topics are also over the limit"),
     };
-    READY_OLD.judged(judged(age), found)
+    let values = [topic.as_str().into(), (age.as_millis() as u64).into()];
+    let mut check = READY_OLD.judged(judged(age), found, values);
+    if check.verdict != Judgement::Good {
+        let extras = [
+            ("paused", u64::from(numbers.paused)),
+            ("full_groups", numbers.full_groups),
+            ("paused_groups", numbers.paused_groups),
+            ("more", too_old.saturating_sub(1) as u64),
+        ];
+        for (name, count) in extras.into_iter().filter(|(_, count)| *count > 0) {
+            check = check.with(name, count);
+        }
+    }
+    check
 }
 
 fn most(topics: &Topics, cause: &Cause, limits: Pair, of: impl Fn(&Numbers) -> u64) -> Check {
@@ -53,7 +66,8 @@ fn most(topics: &Topics, cause: &Cause, limits: Pair, of: impl Fn(&Numbers) -> u
         Some((topic, numbers)) if of(numbers) > 0 => {
             let most = of(numbers);
             let counted = counted(most, what.trim_end_matches('s'));
-            cause.judged(verdict(most as f64, limits), format!("{counted} in {topic}"))
+            let values = [most.into(), topic.as_str().into()];
+            cause.judged(verdict(most as f64, limits), format!("{counted} in {topic}"), values)
         }
         _ => Check::good(what, format!("no {what}")),
     }
@@ -72,7 +86,9 @@ fn durability(servers: &Servers, topics: &Topics) -> Vec<Check> {
         let each: Vec<String> = nodes.iter().filter_map(why).collect();
         let found = format!("{topic} asks for {durability}: {}", each.join("; "));
         let advice = UNCONFIRMABLE.advice.replace("TOPIC", topic.as_str());
-        (!each.is_empty()).then(|| UNCONFIRMABLE.found(found).advising(advice))
+        let values = [topic.as_str().into(), durability.to_string().into()];
+        (!each.is_empty())
+            .then(|| UNCONFIRMABLE.found(found, values).advising(advice).with("why", each.join("; ")))
     });
     let bad: Vec<Check> = missing.collect();
     if !bad.is_empty() || asked.is_empty() {

@@ -67,7 +67,9 @@ async fn livez(State(state): State<AdminState>) -> Response {
 async fn readyz(State(state): State<AdminState>) -> Response {
     let unready = state.readiness.unready();
     let status = if unready.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(json!({ "ready": unready.is_empty(), "unready": unready }))).into_response()
+    let failing = state.readiness.failing();
+    (status, Json(json!({ "ready": unready.is_empty(), "unready": unready, "failing": failing })))
+        .into_response()
 }
 
 async fn version(State(state): State<AdminState>) -> Response {

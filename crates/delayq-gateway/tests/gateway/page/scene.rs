@@ -1,5 +1,5 @@
-//! The deployment of the journeys: two timers in etcd, a forwarder with two webhooks, a compensator with a spool, and gateways that
-//! know them all.
+//! The deployment of the journeys: two timers in etcd, a forwarder with two webhooks, a compensator with a spool, an outbox and an
+//! intake, and gateways that know them all.
 
 use crate::people::provider::Provider;
 use crate::people::settings_at;
@@ -12,14 +12,17 @@ use delayq_tests::binary::Binary;
 use delayq_tests::deadline::SHORT;
 use delayq_tests::etcd_server::EtcdCluster;
 use delayq_tests::folder::Folder;
+use delayq_tests::nats_server::NatsServer;
 use delayq_tests::ports::free_port;
+use delayq_tests::postgres_server::PostgresServer;
 use delayq_tests::process::Process;
 use delayq_tests::redis_server::RedisServer;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
 
 /// An address where nothing listens.
 const SILENT: &str = "127.0.0.1:9";
@@ -35,9 +38,16 @@ pub(super) struct Scene {
     pub(super) stage: Stage<RedisServer>,
     etcd: String,
     answers: WebhookAnswers,
+    records: Records,
     _etcd: EtcdCluster,
     _processes: Vec<Process>,
     _folders: [Folder; 3],
+}
+
+/// Where the compensator takes records from, besides its spool.
+struct Records {
+    postgres: PostgresServer,
+    nats: NatsServer,
 }
 
 /// The status of the answer by destination; 200 otherwise.
@@ -59,6 +69,7 @@ impl Scene {
         let answers = WebhookAnswers::default();
         let hook = webhook(Arc::clone(&answers)).await;
         let spooled = format!("[spool]\ndir = \"{}\"\n", spool.path().display());
+        let records = Records::start().await;
         let config = |rest: &str| format!("{}{etcd}{rest}", stage.deployment.sections());
         let mut processes = Vec::new();
         for name in ["one", "two"] {
@@ -68,7 +79,9 @@ impl Scene {
         }
         let shop = format!("[sinks.shop.webhook]\nurl = \"{hook}\"\n{FORWARDER}");
         processes.push(started(&folder, "delayq-forwarder", &config(&shop)).await);
-        processes.push(started(&folder, "delayq-compensator", &config(&spooled)).await);
+        let of_compensator = config(&format!("{spooled}{}", records.sections()));
+        records.make_outbox(&folder, &of_compensator).await;
+        processes.push(started(&folder, "delayq-compensator", &of_compensator).await);
         // Timers are in etcd.
         let others = processes[2..].iter().map(|(_, address)| format!("\"{address}\", ")).collect::<String>();
         let settings = format!("{settings}processes = [{others}\"{SILENT}\"]\n");
@@ -84,6 +97,7 @@ impl Scene {
             stage,
             etcd,
             answers,
+            records,
             _etcd: cluster,
             _processes: processes,
             _folders: [folder, secrets, spool],
@@ -100,6 +114,7 @@ impl Scene {
                 self.answers.lock().unwrap().insert(destination.to_owned(), status);
             }
             ["timers", verb, name] => self.timers(verb, name).await,
+            ["record", topic] => self.records.add(topic).await,
             _ => return false,
         }
         true
@@ -111,6 +126,55 @@ impl Scene {
         let command = Binary::new("delayq").arg("--config").arg(&config).args(["timers", verb, name]);
         let finished = command.run(b"", SHORT).await;
         assert_eq!(finished.code, Some(0), "{finished:?}");
+    }
+}
+
+// === impl Records ===
+
+impl Records {
+    async fn start() -> Self {
+        let (postgres, nats) = tokio::join!(PostgresServer::start(), NatsServer::start(&[]));
+        let records = Self { postgres, nats };
+        for name in ["in", "dead"] {
+            let stream = format!(r#"{{"name":"{name}","subjects":["{name}.*"]}}"#);
+            records.publish(&format!("$JS.API.STREAM.CREATE.{name}"), "", &stream).await;
+        }
+        records
+    }
+
+    fn sections(&self) -> String {
+        let (database, broker) = (self.postgres.url(), self.nats.url());
+        format!(
+            "[outbox]\nurl = \"{database}\"\n[intake.orders]\ndead = \"dead.orders\"\ntopic = \"unconfirmed\"\n\
+             [intake.orders.nats]\nservers = [\"{broker}\"]\nstream = \"in\"\n"
+        )
+    }
+
+    async fn make_outbox(&self, folder: &Folder, config: &str) {
+        let file = folder.join("outbox.toml");
+        std::fs::write(&file, config).unwrap();
+        let command = Binary::new("delayq").arg("--config").arg(&file).args(["outbox", "init"]);
+        let finished = command.run(b"", SHORT).await;
+        assert_eq!(finished.code, Some(0), "{finished:?}");
+    }
+
+    /// Records a put in the outbox, and one in the stream.
+    async fn add(&self, topic: &str) {
+        self.postgres.run(format!("INSERT INTO delayq_outbox (topic, id) VALUES ('{topic}', 'row')"));
+        self.publish("in.orders", "delayq-id: record\r\n", "x").await;
+    }
+
+    /// By the protocol of the broker, and read again from the stream.
+    async fn publish(&self, subject: &str, headers: &str, body: &str) {
+        let headers = format!("NATS/1.0\r\n{headers}\r\n");
+        let mut broker = TcpStream::connect(self.nats.address()).await.unwrap();
+        let sizes = format!("{} {}", headers.len(), headers.len() + body.len());
+        let sent = format!(
+            "CONNECT {{\"verbose\":false,\"headers\":true}}\r\nHPUB {subject} {sizes}\r\n{headers}{body}\r\nPING\r\n"
+        );
+        broker.write_all(sent.as_bytes()).await.unwrap();
+        let mut lines = BufReader::new(broker).lines();
+        while lines.next_line().await.unwrap().expect("the broker answers").trim() != "PONG" {}
     }
 }
 
