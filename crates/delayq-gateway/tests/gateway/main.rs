@@ -7,6 +7,7 @@ mod document;
 mod events;
 mod guide;
 mod hostile;
+mod killed;
 mod lines;
 mod lmstfy;
 mod looks;

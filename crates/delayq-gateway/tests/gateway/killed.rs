@@ -1,0 +1,113 @@
+//! Clients of two gateways, of which one is killed under load: they go on at the other, with the same ids.
+
+use super::stage::{Stage, topic};
+use delayq_tests::deadline::{LONG, wait_until};
+use delayq_tests::process::Signal;
+use reqwest::{Client, Method};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::task::JoinSet;
+
+const PUTTERS: usize = 4;
+const EACH: usize = 150;
+const WORKERS: usize = 4;
+/// The gateway that is killed, by its place in [`Clients::addresses`].
+const KILLED: usize = 0;
+
+#[derive(Debug)]
+struct Clients {
+    addresses: [String; 2],
+    http: Client,
+    /// The gateways that handed out a message, by its id.
+    handed: Mutex<BTreeMap<String, Vec<usize>>>,
+    is_over: AtomicBool,
+}
+
+// === impl Clients ===
+
+impl Clients {
+    /// Sends a request to this gateway, and to the other one if no answer comes. Returns who answered.
+    async fn ask(&self, first: usize, method: Method, path: &str, body: &Value) -> (usize, Value) {
+        for at in [first, 1 - first, first, 1 - first] {
+            let url = format!("http://{}{path}", self.addresses[at]);
+            let Ok(answer) = self.http.request(method.clone(), url).json(body).send().await else { continue };
+            let status = answer.status();
+            // An answer that was cut is no answer.
+            let Ok(said) = answer.json().await else { continue };
+            assert!(status.is_success(), "{method} {path}: {status} {said}");
+            return (at, said);
+        }
+        panic!("no gateway answers {method} {path}");
+    }
+
+    async fn put(&self, putter: usize) {
+        for n in 0..EACH {
+            let path = format!("/v1/topics/mails/messages/{putter}-{n}");
+            let (_, said) = self.ask(n % 2, Method::PUT, &path, &json!({ "payload": "x" })).await;
+            assert!(["stored", "ready", "exists"].contains(&said["outcome"].as_str().unwrap()), "{said}");
+        }
+    }
+
+    async fn work(&self, worker: usize) {
+        let poll = json!({ "topics": ["mails"], "max": 10, "wait": "500ms", "lease": "10s" });
+        while !self.is_over.load(Ordering::Relaxed) {
+            let (by, taken) = self.ask(worker % 2, Method::POST, "/v1/reserve", &poll).await;
+            let messages = taken["messages"].as_array().unwrap();
+            for message in messages {
+                let id = message["id"].as_str().unwrap().to_owned();
+                self.handed.lock().unwrap().entry(id).or_default().push(by);
+            }
+            if !messages.is_empty() {
+                let ack = |message: &Value| json!({ "receipt": message["receipt"], "do": "ack" });
+                let acks: Vec<_> = messages.iter().map(ack).collect();
+                self.ask(by, Method::POST, "/v1/settle", &json!(acks)).await;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_gateways_one_is_killed_under_load_and_only_what_it_handed_out_comes_twice() {
+    let mut stage = Stage::start("").await;
+    let other = stage.another().await;
+    let _timer = stage.timer();
+    let clients = std::sync::Arc::new(Clients {
+        addresses: [stage.gateway.address.clone(), other.address.clone()],
+        http: Client::new(),
+        handed: Mutex::default(),
+        is_over: AtomicBool::new(false),
+    });
+    let mut tasks = JoinSet::new();
+    for putter in 0..PUTTERS {
+        let clients = clients.clone();
+        tasks.spawn(async move { clients.put(putter).await });
+    }
+    for worker in 0..WORKERS {
+        let clients = clients.clone();
+        tasks.spawn(async move { clients.work(worker).await });
+    }
+    let total = PUTTERS * EACH;
+    let delivered = async || {
+        let numbers = stage.deployment.admin.topic(&topic("mails")).count().await.unwrap();
+        usize::try_from(numbers.delivered).unwrap()
+    };
+    wait_until("a third of the messages", LONG, async || delivered().await > total / 3).await;
+    assert!(delivered().await < total, "the kill comes under load");
+    stage.gateway.process.end_by(Signal::KILL, LONG).await;
+    wait_until("the rest of the messages", LONG, async || delivered().await == total).await;
+    clients.is_over.store(true, Ordering::Relaxed);
+    while let Some(ended) = tasks.join_next().await {
+        ended.unwrap();
+    }
+
+    let handed = std::mem::take(&mut *clients.handed.lock().unwrap());
+    assert_eq!(handed.len(), total, "nothing is lost");
+    for (id, by) in &handed {
+        let before = &by[..by.len() - 1];
+        assert!(before.iter().all(|&gateway| gateway == KILLED), "{id} came again from {by:?}");
+    }
+    let left = stage.deployment.admin.topic(&topic("mails")).count().await.unwrap();
+    assert_eq!((left.ready, left.leased, left.accepted), (0, 0, total as u64));
+}
