@@ -301,10 +301,10 @@ fn cases() -> Vec<Case> {
             Action::Put { topic: "a".into(), items: items.to_vec() }
         }
     };
-    let merging = |id: &'static str| {
+    let debounce = Again { due: DueRule::Within(Duration::from_millis(900)), keep: true, ..Again::default() };
+    let edit = Again { due: DueRule::Content, ..Again::default() };
+    let merging = |id: &'static str, again: Again| {
         move |_: &Lab| {
-            let again =
-                Again { due: DueRule::Within(Duration::from_millis(900)), keep: true, ..Again::default() };
             let items = two(id, NOW + 800).map(|item| Item { replace: true, again, content: 1, ..item });
             Action::Put { topic: "a".into(), items: items.to_vec() }
         }
@@ -375,7 +375,10 @@ fn cases() -> Vec<Case> {
     cases.push(case("put over a marker", replacing("over")));
     cases.extend(
         [("soon", "debounce delayed"), ("ready", "debounce ready"), ("dead", "debounce dead")]
-            .map(|(id, name)| case(name, merging(id))),
+            .map(|(id, name)| case(name, merging(id, debounce))),
+    );
+    cases.extend(
+        [("soon", "edit delayed"), ("ready", "edit ready")].map(|(id, name)| case(name, merging(id, edit))),
     );
     cases.extend(
         [("soon", "cancel delayed"), ("ready", "cancel ready"), ("leased", "cancel leased")]
