@@ -1,4 +1,4 @@
-//! Clients of two gateways, of which one is killed under load: they go on at the other, with the same ids.
+//! Clients of two gateways continue at the second with the same ids after the first was killed under load.
 
 use super::stage::{Stage, topic};
 use delayq_tests::deadline::{LONG, wait_until};
@@ -28,13 +28,13 @@ struct Clients {
 // === impl Clients ===
 
 impl Clients {
-    /// Sends a request to this gateway, and to the other one if no answer comes. Returns who answered.
+    /// Sends a request to a gateway, and without an answer to the second gateway. Returns the answering gateway.
     async fn ask(&self, first: usize, method: Method, path: &str, body: &Value) -> (usize, Value) {
         for at in [first, 1 - first, first, 1 - first] {
             let url = format!("http://{}{path}", self.addresses[at]);
             let Ok(answer) = self.http.request(method.clone(), url).json(body).send().await else { continue };
             let status = answer.status();
-            // An answer that was cut is no answer.
+            // A cut answer counts as none.
             let Ok(said) = answer.json().await else { continue };
             assert!(status.is_success(), "{method} {path}: {status} {said}");
             return (at, said);

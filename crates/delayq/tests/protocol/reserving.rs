@@ -118,7 +118,7 @@ async fn a_message_with_a_later_flag_ends_no_batch_and_suppresses_no_wake() {
     later_ends_no_batch(b"2", &[32, 1], &[0, 1]).await;
 }
 
-/// A message that a later version wrote, as `later` at `offset` says, and the bytes that it then has again.
+/// Overwrites a message at `offset` by the `later` bytes of a later version, and at the end by the `known` bytes.
 async fn later_ends_no_batch(offset: &[u8], later: &[u8], known: &[u8]) {
     let mut lab = Lab::new().await;
     lab.put("a", &[item("newer", NOW), item("one", NOW), item("two", NOW)]).await;
