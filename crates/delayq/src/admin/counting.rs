@@ -11,8 +11,9 @@ use delayq_core::verbs::count::{self, Numbers};
 use std::iter::from_fn;
 use std::slice;
 
-/// Maximum calls of a pipeline. Each takes Redis about 50 µs, so other callers wait for two milliseconds at most.
-const MAX_CALLS: usize = 40;
+/// Maximum calls of a pipeline, which Redis answers before it turns to other callers. A call takes 30 µs in a shard without the
+/// topic, and two milliseconds where messages become due in 720 different hours.
+const MAX_CALLS: usize = 8;
 
 /// What is left to count of a topic in a shard: the place of the topic, and the next step.
 type Left = (usize, ShardId, u64);

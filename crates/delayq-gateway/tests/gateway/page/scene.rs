@@ -44,7 +44,7 @@ pub(super) struct Scene {
     _folders: [Folder; 3],
 }
 
-/// Where the compensator takes records from, besides its spool.
+/// The database and the broker whose records the compensator carries out.
 struct Records {
     postgres: PostgresServer,
     nats: NatsServer,
