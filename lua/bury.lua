@@ -6,7 +6,7 @@
 -- ARGV     layout, then 2 a message (1 to 500): receipt, reason (its first 1,000 bytes are kept)
 -- RETURNS  one answer a message: buried | expired (the lease was lost: nothing was changed) | failed <why>
 -- COST     O(log n) a message, n = dead letters of its topic
---# include now, registry, shard, limits, arguments, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, note, ends, finish, receipt, kill, turn, each
+--# include now, registry, shard, limits, arguments, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, note, ends, turn, finish, receipt, kill, flight, each
 
 arguments('bury', 1, 2)
 gens(#ARGV)
@@ -16,6 +16,7 @@ local answers = each(2, 2, function(receipt, reason)
   local is_readable = is_whole(m)
   if is_readable then
     turn_after(m)
+    block_group(m)
     kill(m, reason)
   else
     kill_malformed(m.no, m.id)

@@ -7,7 +7,7 @@
 --          answered), name of that message ("" at first, then as the last step answered), limit (1 to 500)
 -- RETURNS  due ms and name for the next step (both "" at the end), cancelled, leased, failed
 -- COST     O(log n) a message, n = messages of the group in all topics; leased messages stay in the group
---# include now, registry, shard, limits, arguments, topic, durability, defaults, policy, stats, nearest, alarm, format, fields, envelope, hour, bucket, stale, note, ends, finish, cancel, page
+--# include now, registry, shard, limits, arguments, topic, durability, defaults, policy, stats, nearest, alarm, format, fields, envelope, hour, bucket, stale, note, ends, turn, finish, cancel, page
 
 arguments('cancel_group', 6)
 local group, only = 'g:' .. ARGV[2], ARGV[3] ~= '' and (topic_no(ARGV[3]) or 'none')

@@ -64,7 +64,7 @@ end
 -- The general path handles the remaining messages one by one, from the first that is not plain.
 if at <= last then
 local function one_by_one()
---# include hour, due, names, topic, topic_new, fields, policy, stats, alarm, gen, envelope, bucket, backoff, stale, ready, push, note, ends, finish, once
+--# include hour, due, names, topic, topic_new, fields, policy, stats, alarm, gen, envelope, bucket, backoff, stale, ready, push, note, ends, turn, finish, once
 
 gens((last - at + 1) / 4)
 local is_new, expire_after

@@ -8,7 +8,7 @@
 -- RETURNS  one answer a message: delayed <due ms> | ready <due ms> | buried | cancelled | expired-message |
 --          expired (the lease was lost: nothing was changed) | failed <why>
 -- COST     O(log n) a message, n = messages of its topic due in its hour
---# include now, limits, arguments, delay, registry, shard, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, note, ends, finish, place, receipt, kill, backoff, retry, turn, each
+--# include now, limits, arguments, delay, registry, shard, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, note, ends, turn, finish, place, receipt, kill, backoff, retry, flight, each
 
 arguments('release', 1, 4)
 gens(#ARGV)
@@ -19,6 +19,7 @@ local answers = each(2, 4, function(receipt, delay, keep, reason)
   if keep ~= '' and keep ~= 'keep' then return 'failed "keep" or "", not ' .. keep end
   if keep == 'keep' then m.attempt = math.max(m.attempt - 1, 0) end
   turn_after(m)
+  block_group(m)
   local word = give_back(m, tonumber(delay), reason)
   end_lease(m, receipt)
   land(m, receipt)

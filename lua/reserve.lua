@@ -74,7 +74,7 @@ if wanted > 0 and bytes >= max_bytes then answer[2] = 0 end
 local broken
 if place <= last_arg and wanted > 0 and bytes < max_bytes then
 -- The general path handles the rest from there.
---# include topic, defaults, policy, stats, alarm, gen, fields, envelope, hour, bucket, note, ends, finish, kill, lease
+--# include topic, defaults, policy, stats, alarm, gen, fields, envelope, hour, bucket, note, ends, turn, finish, kill, lease
 
 local wait, dropped, expired, buried, newer = nil, 0, 0, 0, 0
 local function come_back(ms) if not wait or ms < wait then wait = ms end end

@@ -189,8 +189,10 @@ pub(crate) fn envelope() -> Envelope {
         headers: Vec::new(),
         payload: order(17),
         zstd: false,
+        blocks: false,
         held: false,
         paused: false,
+        blocked: false,
         reason: None,
     }
 }

@@ -89,10 +89,12 @@ const (
 	flagFirst    = 512
 	flagHeld     = 1024
 	flagPaused   = 2048
+	flagBlocks   = 16384
+	flagBlocked  = 32768
 )
 
 // knownFlags has every flag above; further flags come from a later version.
-const knownFlags = 8191
+const knownFlags = 57343
 
 // nameForm has the characters of a kind of name, and the maximum number of bytes.
 type nameForm struct {
@@ -174,6 +176,9 @@ type Policy struct {
 	// GroupInFlight: Maximum messages of a group that are leased at the same time: 1 delivers a group in order, one after the
 	// other; 0 for no limit (at most 65535). Default 0.
 	GroupInFlight *uint16
+	// GroupFailed: Handling of a group's other messages while one of them has failed: pass (they are delivered meanwhile) or block
+	// (they wait until it has finished). Default pass.
+	GroupFailed *string
 	// Durability: Confirmation that puts, cancels and reschedules wait for: memory (none), disk (the master's append-only file,
 	// synced; needs Redis 7.2), or replica:N (N replicas, 1 to 9, have the write). Default memory.
 	Durability *string
@@ -202,6 +207,7 @@ const (
 	SettingDeadFor           = Setting("dead_for_ms")
 	SettingDeadMax           = Setting("dead_max")
 	SettingGroupInFlight     = Setting("group_in_flight")
+	SettingGroupFailed       = Setting("group_failed")
 	SettingDurability        = Setting("durability")
 	SettingPaused            = Setting("paused")
 	SettingRate              = Setting("rate")
@@ -230,6 +236,7 @@ var settingForms = []settingForm{
 	{SettingDeadFor, "DeadFor", "span", 0, 4503599627370496, nil},
 	{SettingDeadMax, "DeadMax", "count", 0, 4294967295, nil},
 	{SettingGroupInFlight, "GroupInFlight", "count", 0, 65535, nil},
+	{SettingGroupFailed, "GroupFailed", "word", 0, 0, regexp.MustCompile(`^(pass|block)$`)},
 	{SettingDurability, "Durability", "word", 0, 0, regexp.MustCompile(`^(memory|disk|replica:[1-9])$`)},
 	{SettingPaused, "Paused", "flag", 0, 0, nil},
 	{SettingRate, "Rate", "rate", 1e-9, 1e9, nil},

@@ -24,10 +24,14 @@ type Envelope struct {
 	Attempt, MaxAttempts uint16
 	// Doomed means cancelled while leased: the message will not be retried.
 	Doomed bool
-	// Held means ready, but waiting for others of its group, or because its group is paused.
+	// Blocks means failed, while its topic lets a failed message block its group: the others of its group wait for it.
+	Blocks bool
+	// Held means ready, but waiting for others of its group, or because its group is paused or blocked.
 	Held bool
 	// Paused means ready, and its group is paused.
 	Paused bool
+	// Blocked means ready, and a failed message blocks its group.
+	Blocked bool
 	// ContentHash is for Message.ExpectedContent: 16 hex digits, of a message with an own id.
 	ContentHash string
 	Expires     time.Time
@@ -126,6 +130,7 @@ func (e *Envelope) readHead(head []byte) (flags int) {
 	flags = int(binary.BigEndian.Uint16(head[2:]))
 	e.State, e.Doomed = states[head[1]-1], flags&flagDoomed > 0
 	e.Held, e.Paused = flags&flagHeld > 0, flags&flagPaused > 0
+	e.Blocks, e.Blocked = flags&flagBlocks > 0, flags&flagBlocked > 0
 	e.Due, e.At, e.Number = ms(8), ms(16), binary.BigEndian.Uint32(head[24:])
 	e.Attempt, e.MaxAttempts = binary.BigEndian.Uint16(head[28:]), binary.BigEndian.Uint16(head[30:])
 	return flags

@@ -72,8 +72,10 @@ func TestAnEnvelopeIsReadAsItIsStored(t *testing.T) {
 				Delivery uint32 `json:"delivery"`
 				Attempt  uint16 `json:"attempt"`
 				Doomed   bool   `json:"doomed"`
+				Blocks   bool   `json:"blocks"`
 				Held     bool   `json:"held"`
 				Paused   bool   `json:"paused"`
+				Blocked  bool   `json:"blocked"`
 				Zstd     bool   `json:"zstd"`
 				Reason   string `json:"reason"`
 				Hash     string `json:"hash"`
@@ -87,7 +89,8 @@ func TestAnEnvelopeIsReadAsItIsStored(t *testing.T) {
 		var got Envelope
 		err := got.read(string(must(hex.DecodeString(c.Hex))))
 		want := Envelope{State: said.State, Due: time.UnixMilli(said.DueMs), At: time.UnixMilli(said.AtMs), Number: said.Delivery,
-			Attempt: said.Attempt, MaxAttempts: said.MaxAttempts, Doomed: said.Doomed, Held: said.Held, Paused: said.Paused, Backoff: said.Backoff.backoff(),
+			Attempt: said.Attempt, MaxAttempts: said.MaxAttempts, Doomed: said.Doomed, Blocks: said.Blocks, Held: said.Held, Paused: said.Paused,
+			Blocked: said.Blocked, Backoff: said.Backoff.backoff(),
 			Group: said.Group, Headers: headersOf(said.Headers), Payload: must(hex.DecodeString(said.Payload)), Compressed: said.Zstd,
 			Reason: said.Reason, ContentHash: said.Hash}
 		if said.ExpiresMs != 0 {

@@ -59,6 +59,7 @@ local ENTRY = {
   expiries = named,
   markers = named,
   g = named,
+  x = function(index, member) return string.match(index, '^x:(%d+)'), string.match(member, '\31(.*)$') end,
 }
 ENTRY.f = ENTRY.leases
 
@@ -71,6 +72,7 @@ local BELONGS = {
   markers = function(m) return m.state > DEAD end,
   g = function(m, index) return m.state <= LEASED and group_and_expiry(m) == string.sub(index, 3) end,
   f = function(m) return m.state == LEASED end,
+  x = function(m) return bit.band(m.flags, BLOCKS) > 0 end,
 }
 
 local function kind_of(index) return string.match(index, '^%a*') end

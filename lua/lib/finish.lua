@@ -21,6 +21,7 @@ end
 local function finish(m, outcome)
   -- First: a message with unreadable fields is not over, but malformed.
   local group, expires = group_and_expiry(m)
+  local freed_group = turn_behind(m)
   local key, remember = base .. 'm:' .. m.no .. ':' .. m.id, remembered_ms(m, outcome)
   if remember > 0 then end_marker(m, remember) end
   if m.state == DEAD then redis.call('HDEL', base .. 'w:' .. m.no, m.id) end
@@ -32,6 +33,7 @@ local function finish(m, outcome)
       m.attempt, m.max) .. (hash > 0 and string.sub(m.env, 33, 40) or ''))
   end
   leave_indexes(m, group, expires)
+  unblock(m, freed_group)
   count(outcome, m.no, 1)
   note(m.no, m.id, outcome)
 end

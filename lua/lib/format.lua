@@ -12,8 +12,11 @@ local RELATIVE = 256
 local FIRST = 512
 -- The message's own time from its due time to its expiry, which moves like a topic's.
 local LIFETIME = 4096
--- In answers only: a ready message waits for others of its group, or because its group is paused.
-local HELD, PAUSED = 1024, 2048
+-- A failed message that blocks its group: see `turn.lua`.
+local BLOCKS = 16384
+-- In answers only: a ready message waits for others of its group, because its group is paused, or because a failed message blocks
+-- it.
+local HELD, PAUSED, BLOCKED = 1024, 2048, 32768
 local INDEXED = EXPIRES + GROUP
--- Every flag of this version. Further flags come from a later version, which may put fields before the payload.
-local KNOWN_FLAGS = 8191
+-- The flags that this version does not know. They come from a later version, which may put fields before the payload.
+local LATER_FLAGS = 8192

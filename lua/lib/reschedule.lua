@@ -21,3 +21,13 @@ local function move_to(m, due)
   note(m.no, m.id, 'rescheduled %.0f %.0f %s', old.due, due, word)
   return word
 end
+
+-- Moves `m` to a due time of its own. A failed message no longer blocks its group then.
+local function reschedule_to(m, due)
+  if m.due == due then return state_of(m) end
+  local freed_group = turn_behind(m)
+  m.flags = bit.band(m.flags, bit.bnot(BLOCKS))
+  local word = move_to(m, due)
+  unblock(m, freed_group)
+  return word
+end

@@ -37,7 +37,7 @@ end
 -- The general path handles the remaining messages one by one.
 if others or not together then
 local function one_by_one()
---# include fields, policy, stats, alarm, envelope, note, ends, finish, receipt, turn
+--# include fields, policy, stats, alarm, envelope, note, ends, turn, finish, receipt, flight
 --# include ack/each
 end
   one_by_one()

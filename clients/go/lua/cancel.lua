@@ -9,7 +9,7 @@
 --          finished <outcome> <ms> | unknown | failed <why>; of a record that was carried out
 --          before, the first answer
 -- COST     O(log n) a message, n = messages of its topic due in its hour
---# include now, registry, shard, limits, arguments, topic, durability, defaults, policy, stats, nearest, alarm, format, fields, envelope, hour, bucket, stale, note, ends, finish, cancel, once, each
+--# include now, registry, shard, limits, arguments, topic, durability, defaults, policy, stats, nearest, alarm, format, fields, envelope, hour, bucket, stale, note, ends, turn, finish, cancel, once, each
 
 arguments('cancel', 2, 1)
 local no = topic_no(ARGV[2])

@@ -8,8 +8,8 @@
 --          then of the first step only: ready, leased, dead, accepted, delivered, cancelled, expired, purged,
 --          replaced, buried, paused (1 or ""), rate or "", number of keys of another type (their contents are not counted),
 --          ready ms of the head of the ready queue or "", the earlier of that and the due times of leased messages (the
---          first 500 leases of the shard) or "", number of groups with parked messages, and of
---          paused groups
+--          first 500 leases of the shard) or "", number of groups with parked messages, of
+--          paused groups, and of failed messages that block their groups
 -- COST     O(log n) an hour with any alarm, n = alarms; 1,000 hours a call. O(1) a leased message
 --# include now, registry, shard, limits, arguments, topic, stats, nearest, alarm, format, envelope, hour, bucket, look, head
 
@@ -56,7 +56,8 @@ if hour == 0 then
   for i, name in ipairs(names) do
     answer[#answer + 1] = name == 'dead' and ask(0, 'ZCARD', base .. 'd:' .. no) or tonumber(stats[i] or '') or 0
   end
-  local full_groups, paused_groups = ask(0, 'ZCARD', base .. 'k:' .. no), ask(0, 'ZCARD', base .. 'q:' .. no)
+  local of_groups = {}
+  for i, index in ipairs({ 'k:', 'q:', 'x:' }) do of_groups[i] = ask(0, 'ZCARD', base .. index .. no) end
   local paused, rate = unpack(ask({}, 'HMGET', base .. 't:' .. no, 'paused', 'rate'))
   answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = paused or '', rate or '', unreadable
   -- A queue without a ready message holds stale entries at the most.
@@ -66,6 +67,6 @@ if hour == 0 then
   for _, since in ipairs({ ready, unhandled }) do
     answer[#answer + 1] = since < math.huge and string.format('%.0f', since) or ''
   end
-  answer[#answer + 1], answer[#answer + 2] = full_groups, paused_groups
+  for _, number_of in ipairs(of_groups) do answer[#answer + 1] = number_of end
 end
 return answer

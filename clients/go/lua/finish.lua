@@ -7,7 +7,7 @@
 -- RETURNS  one answer a message: cancelled | delivered | purged | kept <state> (only a dead letter was to end) |
 --          finished <outcome> <ms> | unknown | failed <why>
 -- COST     O(log n) a message, n = messages of its topic due in its hour
---# include now, registry, shard, limits, arguments, topic, durability, defaults, policy, stats, nearest, alarm, format, fields, envelope, hour, bucket, stale, note, ends, finish, turn, each
+--# include now, registry, shard, limits, arguments, topic, durability, defaults, policy, stats, nearest, alarm, format, fields, envelope, hour, bucket, stale, note, ends, turn, finish, flight, each
 
 arguments('finish', 3, 1)
 local no, only = topic_no(ARGV[2]), one_of('which', ARGV[3], { 'any', 'dead' })

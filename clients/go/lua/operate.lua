@@ -14,7 +14,7 @@
 --          dead | finished <outcome> <ms> | unknown | refused <why> | failed <why>;
 --          of a record that was carried out before, the first answers, and nothing is changed
 -- COST     O(log n) a message, n = messages of its topic due in its hour
---# include now, limits, arguments, due, delay, registry, shard, topic, durability, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, push, note, ends, finish, place, expiry, reschedule, cancel, kill, revive, once, each
+--# include now, limits, arguments, due, delay, registry, shard, topic, durability, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, push, note, ends, turn, finish, place, expiry, reschedule, cancel, kill, revive, once, each
 
 if #ARGV ~= 4 then arguments('operate', 4, 3) end
 local no, record = topic_no(ARGV[2]), ARGV[3] ~= '' and ARGV[3] or nil
@@ -29,12 +29,12 @@ if word == 'reschedule' and not by and not due_of(detail) then refuse('no due ti
 must_wait(no, ARGV[2])
 gens(#ARGV)
 
--- Moves a pending message to `due`, unless it would have expired by then.
-local function move(m, due)
+-- Moves a pending message to `due` by `to`, unless it would have expired by then.
+local function move(m, due, to)
   if not due then return 'refused due time' end
   local expires = expiry_at(m, due)
   if expires and expires <= due then return 'refused expiry not after the due time' end
-  return string.format('%s %.0f', move_to(m, due), due)
+  return string.format('%s %.0f', to(m, due), due)
 end
 
 local function bury(m, reason)
@@ -57,8 +57,8 @@ local function act(m)
   if m.state ~= (word == 'replay' and DEAD or PENDING) then return 'kept ' .. state_of(m) end
   if word == 'replay' then return replay(m) end
   if word == 'bury' then return bury(m, detail) end
-  if word == 'reschedule' then return move(m, by and in_range(m.due + by) or not by and due_of(detail)) end
-  return is_delayed(m) and move(m, now) or string.format('ready %.0f', m.due)
+  if word == 'reschedule' then return move(m, by and in_range(m.due + by) or not by and due_of(detail), reschedule_to) end
+  return is_delayed(m) and move(m, now, move_to) or string.format('ready %.0f', m.due)
 end
 
 local function operate(id, seen_gen, seen_due)

@@ -8,7 +8,7 @@
 -- RETURNS  more | done, purged, kept (a later format, or a key of the wrong type), from ms and end of this step, for
 --          the next step. An interrupted purge can simply be repeated
 -- COST     O(log n) a message
---# include now, registry, shard, limits, arguments, topic, defaults, policy, stats, nearest, alarm, format, fields, envelope, hour, bucket, note, ends, finish, look, page, parked
+--# include now, registry, shard, limits, arguments, topic, defaults, policy, stats, nearest, alarm, format, fields, envelope, hour, bucket, note, ends, turn, finish, look, page, parked
 
 arguments('purge', 7)
 local no, state = topic_no(ARGV[2]), one_of('the state', ARGV[3], { 'delayed', 'ready', 'dead' })

@@ -11,7 +11,7 @@
 --          changed <due ms> (not as expected) | leased | dead | finished <outcome> <ms> | unknown |
 --          refused <why> | failed <why>; of a record that was carried out before, the first answer
 -- COST     O(log n) a message, n = messages of its topic due in its hours
---# include now, limits, arguments, due, delay, registry, shard, topic, durability, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, push, note, ends, finish, place, expiry, reschedule, once, each
+--# include now, limits, arguments, due, delay, registry, shard, topic, durability, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, push, note, ends, turn, finish, place, expiry, reschedule, once, each
 
 arguments('reschedule', 2, 3)
 local no = topic_no(ARGV[2])
@@ -37,7 +37,7 @@ local function reschedule(id, text, expected_text)
   local expires = expiry_at(m, due)
   if expires and expires <= due then return 'refused expiry not after the due time' end
   if expected and old ~= expected and old ~= due then return string.format('changed %.0f', old) end
-  return string.format('%s %.0f %.0f', move_to(m, due), old, due)
+  return string.format('%s %.0f %.0f', reschedule_to(m, due), old, due)
 end
 
 local answers = each(3, 3, function(item, due, expected)

@@ -52,9 +52,9 @@ export type State = (typeof STATES)[number];
 export const LOST: readonly string[] = ["cancelled", "expired", "purged"];
 
 /** Flags of an envelope. */
-export const FLAGS = { HASH: 1, EXPIRES: 2, BACKOFF: 4, GROUP: 8, HEADERS: 16, ZSTD: 32, DOOMED: 64, REASON: 128, RELATIVE: 256, LIFETIME: 4096, FIRST: 512, HELD: 1024, PAUSED: 2048 } as const;
+export const FLAGS = { HASH: 1, EXPIRES: 2, BACKOFF: 4, GROUP: 8, HEADERS: 16, ZSTD: 32, DOOMED: 64, REASON: 128, RELATIVE: 256, LIFETIME: 4096, FIRST: 512, HELD: 1024, PAUSED: 2048, BLOCKS: 16384, BLOCKED: 32768 } as const;
 /** Every flag above; further flags come from a later version. */
-export const KNOWN_FLAGS = 8191;
+export const KNOWN_FLAGS = 57343;
 
 /** For each kind of name the class of the characters, and the maximum number of bytes. */
 export const NAMES = {
@@ -125,6 +125,11 @@ export interface Policy {
    */
   groupInFlight?: number;
   /**
+   * Handling of a group's other messages while one of them has failed: pass (they are delivered meanwhile) or block (they wait
+   * until it has finished). Default pass.
+   */
+  groupFailed?: "pass" | "block";
+  /**
    * Confirmation that puts, cancels and reschedules wait for: memory (none), disk (the master's append-only file, synced; needs
    * Redis 7.2), or replica:N (N replicas, 1 to 9, have the write). Default memory.
    */
@@ -153,6 +158,7 @@ export const SETTINGS: Record<keyof Policy, SettingForm> = {
   deadForMs: { field: "dead_for_ms", kind: "span", least: 0, most: 4_503_599_627_370_496, word: /^()$/ },
   deadMax: { field: "dead_max", kind: "count", least: 0, most: 4_294_967_295, word: /^()$/ },
   groupInFlight: { field: "group_in_flight", kind: "count", least: 0, most: 65_535, word: /^()$/ },
+  groupFailed: { field: "group_failed", kind: "word", least: 0, most: 0, word: /^(pass|block)$/ },
   durability: { field: "durability", kind: "word", least: 0, most: 0, word: /^(memory|disk|replica:[1-9])$/ },
   paused: { field: "paused", kind: "flag", least: 0, most: 0, word: /^()$/ },
   rate: { field: "rate", kind: "rate", least: 1e-9, most: 1e9, word: /^()$/ },

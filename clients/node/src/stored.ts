@@ -20,10 +20,14 @@ export interface Envelope {
   maxAttempts: number;
   /** Cancelled while leased: the message will not be retried. */
   doomed: boolean;
-  /** Ready, but waiting for others of its group, or because its group is paused. */
+  /** Failed, while its topic lets a failed message block its group: the others of its group wait for it. */
+  blocks: boolean;
+  /** Ready, but waiting for others of its group, or because its group is paused or blocked. */
   held: boolean;
   /** Ready, and its group is paused. */
   paused: boolean;
+  /** Ready, and a failed message blocks its group. */
+  blocked: boolean;
   /** For `expectedContent`: 16 hex digits, of a message with an own id. */
   contentHash?: string;
   expiresMs?: number;
@@ -38,7 +42,7 @@ export interface Envelope {
 }
 
 /** The bytes common to all formats. */
-type Head = Pick<Envelope, "state" | "dueMs" | "atMs" | "attempt" | "delivery" | "maxAttempts" | "doomed" | "held" | "paused">;
+type Head = Pick<Envelope, "state" | "dueMs" | "atMs" | "attempt" | "delivery" | "maxAttempts" | "doomed" | "blocks" | "held" | "paused" | "blocked">;
 
 /**
  * A stored message, or the record of a finished message. `unreadable` is the fault of an invalid envelope, of which only the
@@ -97,8 +101,10 @@ function readHead(head: Buffer): Head {
     delivery: head.readUInt32BE(24),
     maxAttempts: head.readUInt16BE(30),
     doomed: (head.readUInt16BE(2) & FLAGS.DOOMED) > 0,
+    blocks: (head.readUInt16BE(2) & FLAGS.BLOCKS) > 0,
     held: (head.readUInt16BE(2) & FLAGS.HELD) > 0,
     paused: (head.readUInt16BE(2) & FLAGS.PAUSED) > 0,
+    blocked: (head.readUInt16BE(2) & FLAGS.BLOCKED) > 0,
   };
 }
 

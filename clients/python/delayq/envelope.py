@@ -8,6 +8,8 @@ from .message import Backoff
 from .names import id_and_group, name
 from .protocol import (
     FLAG_BACKOFF,
+    FLAG_BLOCKED,
+    FLAG_BLOCKS,
     FLAG_DOOMED,
     FLAG_EXPIRES,
     FLAG_FIRST,
@@ -51,10 +53,14 @@ class Stored:
     content_hash: str | None = None
     #: Cancelled while leased: the message will not be retried.
     doomed: bool = False
-    #: Ready, but waiting for others of its group, or because its group is paused.
+    #: Failed, while its topic lets a failed message block its group: the others of its group wait for it.
+    blocks: bool = False
+    #: Ready, but waiting for others of its group, or because its group is paused or blocked.
     held: bool = False
     #: Ready, and its group is paused.
     paused: bool = False
+    #: Ready, and a failed message blocks its group.
+    blocked: bool = False
     #: Reason of a dead letter, or the fault of an unreadable message.
     reason: str | None = None
 
@@ -94,6 +100,7 @@ class Stored:
         if flags & FLAG_REASON:
             self.reason = fields.reason()
         self.doomed, self.held, self.paused = bool(flags & FLAG_DOOMED), bool(flags & FLAG_HELD), bool(flags & FLAG_PAUSED)
+        self.blocks, self.blocked = bool(flags & FLAG_BLOCKS), bool(flags & FLAG_BLOCKED)
         self.payload = fields.rest()
         self.state = STATES[state - 1]
         return bool(flags & FLAG_ZSTD)

@@ -108,8 +108,10 @@ FLAG_LIFETIME = 4096
 FLAG_FIRST = 512
 FLAG_HELD = 1024
 FLAG_PAUSED = 2048
+FLAG_BLOCKS = 16384
+FLAG_BLOCKED = 32768
 #: Every flag above; further flags come from a later version.
-KNOWN_FLAGS = 8191
+KNOWN_FLAGS = 57343
 
 #: For each kind of name the class of the characters, and the maximum number of bytes.
 NAMES = {
@@ -192,6 +194,7 @@ SETTINGS = {
     "dead_for": SettingForm("dead_for_ms", "span", 0, 4_503_599_627_370_496),
     "dead_max": SettingForm("dead_max", "count", 0, 4_294_967_295),
     "group_in_flight": SettingForm("group_in_flight", "count", 0, 65_535),
+    "group_failed": SettingForm("group_failed", "word", words=("pass", "block")),
     "durability": SettingForm("durability", "word", words=("memory", "disk", "replica:[1-9]")),
     "paused": SettingForm("paused", "flag"),
     "rate": SettingForm("rate", "rate", 1e-9, 1e9),

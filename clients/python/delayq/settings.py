@@ -12,7 +12,7 @@ from .message import Backoff
 Setting = Literal[
     "max_attempts", "lease", "backoff", "expire_after", "remember_cancelled", "remember_own",
     "remember_generated", "repeats", "codec", "history", "history_for", "dead_for",
-    "dead_max", "group_in_flight", "durability", "paused", "rate",
+    "dead_max", "group_in_flight", "group_failed", "durability", "paused", "rate",
 ]
 
 
@@ -50,6 +50,9 @@ class Settings:
     #: Maximum messages of a group that are leased at the same time: 1 delivers a group in order, one after the other; 0 for no
     #: limit (at most 65535). Default 0.
     group_in_flight: int | None = None
+    #: Handling of a group's other messages while one of them has failed: pass (they are delivered meanwhile) or block (they
+    #: wait until it has finished). Default pass.
+    group_failed: Literal["pass", "block"] | None = None
     #: Confirmation that puts, cancels and reschedules wait for: memory (none), disk (the master's append-only file, synced;
     #: needs Redis 7.2), or replica:N (N replicas, 1 to 9, have the write). Default memory.
     durability: str | None = None

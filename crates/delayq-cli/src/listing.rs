@@ -135,7 +135,9 @@ fn table(context: &Context, page: &ListedPage, columns: &[Column], now: UnixMill
 pub fn state(envelope: &Envelope) -> String {
     let held = match envelope {
         Envelope { paused: true, .. } => ", held: its group is paused",
+        Envelope { blocked: true, .. } => ", held: a failed message blocks its group",
         Envelope { held: true, .. } => ", held by its group",
+        Envelope { blocks: true, .. } => ", blocks its group",
         _ => "",
     };
     format!("{}{held}", envelope.state)
@@ -160,6 +162,9 @@ pub fn story(listed: &Listed, now: UnixMillis) -> Vec<String> {
         State::Ready if envelope.paused => {
             format!("held since {since}, because its group is paused; was due {due}")
         }
+        State::Ready if envelope.blocked => {
+            format!("held since {since}, because a failed message blocks its group; was due {due}")
+        }
         State::Ready if envelope.held => format!("held by its group since {since}; was due {due}"),
         State::Ready => format!("ready since {since}; was due {due}"),
         State::Leased if envelope.doomed => {
@@ -172,6 +177,9 @@ pub fn story(listed: &Listed, now: UnixMillis) -> Vec<String> {
         State::Expired => format!("expired {since}; was due {due}"),
         State::Purged => format!("purged by an operator {since}"),
     });
+    if envelope.blocks {
+        story.push("failed: the others of its group wait until it has finished".to_owned());
+    }
     story.extend(envelope.reason.as_ref().map(|reason| format!("because: {}", printable(reason))));
     story
 }

@@ -23,7 +23,7 @@ pub const HEAD_BYTES: usize = 32;
 pub const FORMAT: u8 = 1;
 
 /// The flags of an envelope by name.
-pub const FLAGS: [(&str, u16); 13] = [
+pub const FLAGS: [(&str, u16); 15] = [
     ("hash", HASH),
     ("expires", EXPIRES),
     ("backoff", BACKOFF),
@@ -37,6 +37,8 @@ pub const FLAGS: [(&str, u16); 13] = [
     ("first", FIRST),
     ("held", HELD),
     ("paused", PAUSED),
+    ("blocks", BLOCKS),
+    ("blocked", BLOCKED),
 ];
 
 /// Every flag of this version. Further flags come from a later version, which may put fields before the payload.
@@ -62,6 +64,8 @@ const FIRST: u16 = 512;
 const HELD: u16 = 1024;
 const PAUSED: u16 = 2048;
 const LIFETIME: u16 = 4096;
+const BLOCKS: u16 = 16384;
+const BLOCKED: u16 = 32768;
 
 /// The state of a message; a finished message (the last four) leaves only a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -134,10 +138,15 @@ pub struct Envelope {
     pub payload: Vec<u8>,
     /// True if the payload is a zstd frame.
     pub zstd: bool,
-    /// True if a ready message waits for others of its group, or because its group is paused; only in answers.
+    /// True if the message failed, and blocks its group.
+    pub blocks: bool,
+    /// True if a ready message has to wait: other messages of the group come first, or the group is paused or blocked; only in
+    /// answers.
     pub held: bool,
     /// True if the group of a ready message is paused; only in answers.
     pub paused: bool,
+    /// True if a failed message blocks the group of a ready message; only in answers.
+    pub blocked: bool,
     /// The reason of a dead letter.
     pub reason: Option<String>,
 }
@@ -343,8 +352,10 @@ impl Envelope {
             headers: Vec::new(),
             payload: Vec::new(),
             zstd: flags & ZSTD > 0,
+            blocks: flags & BLOCKS > 0,
             held: flags & HELD > 0,
             paused: flags & PAUSED > 0,
+            blocked: flags & BLOCKED > 0,
             reason: None,
         };
         envelope.decode_fields(flags, &mut input)?;
@@ -398,8 +409,10 @@ impl Envelope {
             | flag(self.reason.is_some(), REASON)
             | flag(self.lifetime.is_some(), LIFETIME)
             | flag(self.first.is_some(), FIRST)
+            | flag(self.blocks, BLOCKS)
             | flag(self.held, HELD)
             | flag(self.paused, PAUSED)
+            | flag(self.blocked, BLOCKED)
     }
 }
 

@@ -363,8 +363,10 @@ impl Message {
             headers: self.headers.clone(),
             payload,
             zstd,
+            blocks: false,
             held: false,
             paused: false,
+            blocked: false,
             reason: None,
         }
     }

@@ -28,6 +28,16 @@ pub enum Repeats {
     Refuse,
 }
 
+/// Handling of a group's other messages while one message has failed: was given back, lost the lease, or is dead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GroupFailed {
+    /// The other messages are delivered meanwhile.
+    #[default]
+    Pass,
+    /// The other messages wait until the failed message has finished.
+    Block,
+}
+
 /// One entry of the table: the description of a setting for every language.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
@@ -151,6 +161,9 @@ settings! {
     GroupInFlight, group_in_flight: u16 = 0, "group-in-flight", "group_in_flight", Form::Count { most: 65_535 }, "at most 65535",
         "0", "Maximum messages of a group that are leased at the same time: 1 delivers a group in order, one after the other; 0 for \
          no limit";
+    GroupFailed, group_failed: GroupFailed = GroupFailed::Pass, "group-failed", "group_failed", Form::Word(&["pass", "block"]), "",
+        "pass", "Handling of a group's other messages while one of them has failed: pass (they are delivered meanwhile) or block \
+         (they wait until it has finished)";
     Durability, durability: Durability = Durability::Memory, "durability", "durability",
         Form::Word(&["memory", "disk", "replica:[1-9]"]), "", "memory",
         "Confirmation that puts, cancels and reschedules wait for: memory (none), disk (the master's append-only file, synced; \
@@ -202,7 +215,7 @@ macro_rules! stored_as_text {
     };
 }
 
-stored_as_text!(u16, u32, u64, Repeats, Codec, Durability);
+stored_as_text!(u16, u32, u64, Repeats, GroupFailed, Codec, Durability);
 
 impl Stored for Duration {
     fn encode(&self) -> Vec<u8> {
@@ -331,6 +344,29 @@ impl fmt::Display for Repeats {
     }
 }
 
+// === impl GroupFailed ===
+
+impl FromStr for GroupFailed {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "pass" => Ok(Self::Pass),
+            "block" => Ok(Self::Block),
+            _ => Err("must be pass or block".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for GroupFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pass => "pass",
+            Self::Block => "block",
+        })
+    }
+}
+
 /// The field of `configure` with this name, if any.
 pub fn known_field(name: &str) -> Option<&'static str> {
     fields().find(|field| *field == name)
@@ -391,6 +427,7 @@ mod tests {
             (PolicySetting::DeadMax, "4294967295", "4294967296"),
             (PolicySetting::Durability, "replica:9", "replica:0"),
             (PolicySetting::Repeats, "refuse", ""),
+            (PolicySetting::GroupFailed, "block", "stop"),
         ] {
             policy.set(setting, taken.as_bytes()).unwrap();
             assert_eq!(policy.stored(setting), Some(taken.as_bytes().to_vec()));

@@ -48,8 +48,8 @@ macro_rules! parts {
 
 parts! {
     "alarm", "arguments", "backoff", "bucket", "cancel", "counts", "cursor", "defaults", "delay", "due", "durabilities",
-    "durability", "each", "empty", "ends", "envelope", "expiry", "fault", "fields", "finish", "format", "gen", "head",
-    "histories", "hour", "kill", "lease", "limits", "look", "names", "nearest", "note", "now", "once", "page", "parked", "place",
+    "durability", "each", "empty", "ends", "envelope", "expiry", "fault", "fields", "finish", "flight", "format", "gen",
+    "head", "histories", "hour", "kill", "lease", "limits", "look", "names", "nearest", "note", "now", "once", "page", "parked", "place",
     "policy", "push", "ready", "receipt", "record", "registry", "reschedule", "retry", "revive", "shard", "shown", "stale", "starts",
     "stats", "stranded", "tables", "topic", "topic_new", "topics", "turn", "wake",
     "ack/each", "ack/indexes", "ack/judge", "ack/proof", "ack/topics", "ack/write",

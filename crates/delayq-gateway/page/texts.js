@@ -116,6 +116,8 @@ export const TEXTS = {
   why_rate: ['Its topic is limited to {rate} per second.', '主题限速为每秒 {rate} 条。'],
   why_last_failed: ['The last attempt failed: {reason}', '上一次尝试失败：{reason}'],
   why_group_paused: ['Its group is paused: workers get none of its messages until it is resumed.', '所属的分组已暂停：恢复之前消费者取不到这个分组的消息。'],
+  why_group_blocked: ['A failed message of its group comes first: it has to be delivered, cancelled or purged.', '同一分组中有一条失败的消息在前：须先将其投递、取消或清除。'],
+  why_blocks: ['It failed: the others of its group wait until it has finished.', '它已失败：同一分组的其他消息须等它结束。'],
   why_held: ['Other messages of its group come first: its topic limits how many of a group are handed out at a time.', '同一分组的其他消息在前：该主题限制每个分组同时处理的消息数。'],
   why_doomed: ['It was cancelled while a worker had it: no further attempt follows.', '处理期间已被取消：不会再有下一次尝试。'],
   since: ['In this state since', '进入此状态'],

@@ -11,7 +11,8 @@ export function why(message, numbers) {
   if (state === 'ready' && numbers.paused > 0) said.push(t('why_paused'));
   if (state === 'ready' && numbers.paused === 0 && numbers.rate !== null) said.push(t('why_rate', { rate: numbers.rate }));
   if (state !== 'dead' && reason) said.push(t('why_last_failed', { reason }));
-  if (message.held_by_group) said.push(t(message.group_paused ? 'why_group_paused' : 'why_held'));
+  if (message.held_by_group) said.push(t(message.group_paused ? 'why_group_paused' : message.group_blocked ? 'why_group_blocked' : 'why_held'));
+  if (message.blocks_group) said.push(t('why_blocks'));
   if (message.cancelled_while_leased) said.push(t('why_doomed'));
   return said;
 }

@@ -1,13 +1,13 @@
 -- ack/judge: judges each message by its proof, and lays out what ends: bodies, markers, groups, expiries and answers.
 --
--- NEEDS    answers, base, blind, byte, keys, last, now, proof, sub, together, topic, whose, BACKOFF, EXPIRES, FORMAT,
---          GROUP, HASH, INDEXED, LEASED
+-- NEEDS    answers, base, blind, byte, keys, last, now, proof, sub, together, topic, whose, BACKOFF, BLOCKS, EXPIRES,
+--          FORMAT, GROUP, HASH, INDEXED, LEASED
 -- CHANGES  topic
--- GIVES    ended, expiring, gone, grouped, landed, lists, marked, others
+-- GIVES    ended, expiring, freed, gone, grouped, landed, lists, marked, others
 
 -- `ended` has the receipts that end, with the body to delete, or the temporary marker in its place. `lists` are the
--- lists of `ends.lua`: each key with its new receipts.
-local ended, marked, lists, gone, grouped, expiring, landed, others = { nil }, { nil, nil }, nil, nil, nil, nil, nil, nil
+-- lists of `ends.lua`: each key with its new receipts. `freed` are the entries of messages that blocked their groups.
+local ended, marked, lists, gone, grouped, expiring, landed, freed, others = { nil }, { nil, nil }, nil, nil, nil, nil, nil, nil, nil
 local remembered, into, now_bytes
 for k = 1, together and blind and last - 1 or 0 do
   if proof[k] then
@@ -62,9 +62,13 @@ for k = 1, together and not blind and last - 1 or 0 do
     if group then
       grouped = grouped or {}
       grouped[#grouped + 1], grouped[#grouped + 2] = base .. 'g:' .. group, sub(receipt, 1, -5)
-      if topic.limits then
+      if topic.limits or flags >= BLOCKS then
         landed = landed or {}
         landed[#landed + 1], landed[#landed + 2], landed[#landed + 3] = topic.no, group, receipt
+      end
+      if flags >= BLOCKS then
+        freed = freed or { nil }
+        freed[#freed + 1], freed[#freed + 2] = base .. 'x:' .. topic.no, group .. '\31' .. sub(receipt, n + 2, -5)
       end
     end
     if expires then

@@ -1,7 +1,7 @@
 -- ack/write: ends the messages: bodies first, leases behind them, counters last, and notes their ends for a history.
 --
--- NEEDS    answers, any_history, base, call, ended, events, expiring, gone, grouped, landed, last, leases, marked,
---          stats, sub, topics, whose
+-- NEEDS    answers, any_history, base, call, ended, events, expiring, freed, gone, grouped, landed, last, leases,
+--          marked, stats, sub, topics, whose
 -- CHANGES  events
 
 if marked[1] then call('MSET', unpack(marked)) end
@@ -17,6 +17,7 @@ for no, of in pairs(topics) do
   end
 end
 for i = 1, landed and #landed or 0, 3 do redis.pcall('ZREM', base .. 'f:' .. landed[i] .. ':' .. landed[i + 1], landed[i + 2]) end
+for i = 1, freed and #freed or 0, 2 do redis.pcall('ZREM', freed[i], freed[i + 1]) end
 for k = 1, any_history and last - 1 or 0 do
   if answers[k] == 'delivered' then
     events = events or { nil }

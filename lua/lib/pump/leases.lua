@@ -1,7 +1,7 @@
 -- pump/leases: returns messages whose lease ran out, and shortens leases that end too late.
 --
--- NEEDS    base, buried, count, expired, gen_bytes, give_back, is_whole, kill_malformed, land, longest, note, now,
---          read, receipt_parts, returned, turn_after, write_head, LEASED, PENDING
+-- NEEDS    base, block_group, buried, count, expired, gen_bytes, give_back, is_whole, kill_malformed, land, longest,
+--          note, now, read, receipt_parts, returned, turn_after, write_head, LEASED, PENDING
 -- CHANGES  buried, expired, returned
 -- GIVES    cut_leases, lease_over
 
@@ -17,6 +17,7 @@ local function lease_over(receipt)
   end
   if not m or m.state ~= LEASED or id .. gen_bytes(m.gen) ~= string.sub(receipt, #no + 2) then return end
   turn_after(m)
+  block_group(m)
   local word = give_back(m, nil, 'its lease ran out at the last attempt')
   count('leased', no, -1)
   land(m, receipt)

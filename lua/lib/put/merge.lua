@@ -2,7 +2,7 @@
 -- `within` and `keep`, and judges the options `expected` and `hash`.
 --
 -- NEEDS    due, expected_due, expected_hash, fields, is_same, keep, longest_wait, no, now, read, rule, state_of, sub,
---          was_put, whole_of, EXPIRES, FIRST, HASH, LEASED, PENDING, RELATIVE, STATE
+--          was_put, whole_of, BLOCKS, EXPIRES, FIRST, HASH, LEASED, PENDING, RELATIVE, STATE
 -- CHANGES  due
 -- GIVES    again, merge, pending_at, unexpected
 
@@ -39,9 +39,10 @@ local function unexpected(id, pending, env, flags)
   return string.format('changed %s %.0f', state_of(pending), pending.due)
 end
 
--- The stored content and its flags, without an expiry of the topic, which the new due time gives again.
+-- The stored content and its flags, without a block of the group, and without an expiry of the topic, which the new due time
+-- gives again.
 local function stored_content(old)
-  local env, flags = whole_of(no, old.id), old.flags
+  local env, flags = whole_of(no, old.id), bit.band(old.flags, bit.bnot(BLOCKS))
   if bit.band(flags, RELATIVE) == 0 then return env, flags end
   local before = bit.band(flags, HASH) > 0 and 40 or 32
   return sub(env, 1, before) .. sub(env, before + 9), flags - EXPIRES - RELATIVE

@@ -1,7 +1,7 @@
 -- reserve/entry: judges an entry of a queue, and settles or defers an entry that is not delivered.
 --
 -- NEEDS    bucket_add, bucket_of, buried, byte, dropped, expired, finish, is_whole, kill_malformed, now, read, sub,
---          EXPIRES, FORMAT, HASH, KNOWN_FLAGS, PENDING, STATE
+--          EXPIRES, FORMAT, HASH, LATER_FLAGS, PENDING, STATE
 -- CHANGES  buried, dropped, expired
 -- GIVES    drop, look, set_aside
 
@@ -16,7 +16,7 @@ local function look(entry, env)
   if format < FORMAT or not STATE[state] then return 'malformed' end
   if state ~= PENDING or not is_its_own then return 'stale' end
   local flags = high * 256 + low
-  if flags > KNOWN_FLAGS then return 'newer' end
+  if bit.band(flags, LATER_FLAGS) > 0 then return 'newer' end
   if flags > HASH and bit.band(flags, EXPIRES) > 0 then
     local at = bit.band(flags, HASH) > 0 and 41 or 33
     if #env < at + 7 then return 'malformed' end

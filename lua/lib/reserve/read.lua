@@ -2,7 +2,7 @@
 -- leases and answers.
 --
 -- NEEDS    answer, at, byte, bytes, call, entries, leased_head, many, max_bytes, no, now, prefix, sub, terms, until_ms,
---          EXPIRES, FORMAT, HASH, INDEXED, KNOWN_FLAGS, PENDING
+--          EXPIRES, FORMAT, HASH, INDEXED, LATER_FLAGS, PENDING
 -- CHANGES  bytes
 -- GIVES    heads, keys, last_gen, leases, taken, until_text
 
@@ -27,7 +27,7 @@ for i = 1, many do
   if format ~= FORMAT or state ~= PENDING or #env < 32 or met and met[key]
     or sub(env, 5, 8) ~= sub(entry, -11, -8) then break end
   local flags = high * 256 + low
-  if flags > KNOWN_FLAGS then break end
+  if flags >= LATER_FLAGS and bit.band(flags, LATER_FLAGS) > 0 then break end
   if flags > HASH and bit.band(flags, EXPIRES) > 0 then
     local from = flags % 2 == 1 and 41 or 33
     if #env < from + 7 or struct.unpack('>I8', env, from) <= now then break end

@@ -1,8 +1,9 @@
 -- reserve/topic: takes from one topic as much as its policy and the limits of the call allow.
 --
--- NEEDS    allowance, answer, any_paused, base, begun, broken, bytes, come_back, drop_unleased, lease_ms, limit, looks,
---          max_bytes, now, place, queued, rooms, take, take_parked, topic_lease, wanted, MOST_IDS
--- CHANGES  any_paused, begun, broken, limit, queued, rooms
+-- NEEDS    allowance, answer, any_paused, base, begun, blocked, blocking, broken, bytes, come_back, drop_unleased,
+--          lease_ms, limit, looks, max_bytes, now, place, queued, rooms, take, take_parked, topic_lease, wanted,
+--          MOST_IDS
+-- CHANGES  any_paused, begun, blocked, blocking, broken, limit, queued, rooms
 -- GIVES    reserve_from, served
 
 -- True once a topic was served: of a topic begun by the fast path, only what was taken counts.
@@ -10,10 +11,11 @@ local served = #answer > (begun and 9 or 6)
 
 -- Applies the limit of the topic's groups and their pauses. Without any, ends the marks of an earlier limit once no message is
 -- subject to them.
-local function limit_groups(no, grouped, in_flight, paused_groups)
+local function limit_groups(no, grouped, in_flight, paused_groups, failed)
   local most = tonumber(in_flight) or 0
   limit, rooms, queued, any_paused = grouped and (most > 0 and most or math.huge), {}, {}, paused_groups
-  if limit == math.huge and not any_paused and redis.call('EXISTS', base .. 'k:' .. no) == 0
+  blocking, blocked = failed == 'block', {}
+  if limit == math.huge and not any_paused and not blocking and redis.call('EXISTS', base .. 'k:' .. no) == 0
     and (tonumber(redis.call('HGET', base .. 'stats', 'leased:' .. no)) or 0) <= 0 then
     redis.call('HDEL', base .. 't:' .. no, 'grouped')
   end
@@ -21,9 +23,9 @@ end
 
 -- Takes from topic `no`, whose place in the answer is `begun`.
 local function take_allowed(no)
-  local paused, rate, empty_at, topic_lease_ms, grouped, in_flight, paused_groups = unpack(redis.call('HMGET', base .. 't:' .. no,
-    'paused', 'rate', 'tat', 'lease_ms', 'grouped', 'group_in_flight', 'paused_groups'))
-  limit_groups(no, grouped, in_flight, paused_groups)
+  local paused, rate, empty_at, topic_lease_ms, grouped, in_flight, paused_groups, failed = unpack(redis.call('HMGET',
+    base .. 't:' .. no, 'paused', 'rate', 'tat', 'lease_ms', 'grouped', 'group_in_flight', 'paused_groups', 'group_failed'))
+  limit_groups(no, grouped, in_flight, paused_groups, failed)
   local allowed, interval, tat = allowance(no, paused, tonumber(rate), empty_at)
   local until_ms = now + (lease_ms or topic_lease(topic_lease_ms))
   if not answer[begun + 1] then answer[begun + 1], answer[begun + 2], answer[begun + 3] = place - 4, until_ms, 0 end

@@ -1,27 +1,31 @@
 -- reserve/turns: takes parked messages of the groups whose turn has come.
 --
--- NEEDS    base, bytes, come_back, drop_unleased, looks, max_bytes, now, room_of, take, wanted
+-- NEEDS    base, bytes, come_back, drop_unleased, is_blocked, looks, max_bytes, now, room_of, take, wanted
 -- GIVES    take_parked
 
--- Takes parked messages of one group, as far as the group and the call have room. Returns the number taken.
+-- Takes parked messages of one group, as far as the group and the call have room. Returns the number taken, and true if a
+-- failed message blocks the rest.
 local function take_from(no, group, most, until_ms)
-  local list, taken = 'p:' .. no .. ':' .. group, 0
-  while wanted > 0 and most > taken and looks > 0 and bytes < max_bytes and room_of(no, group) > 0 do
-    taken = taken + take(no, math.min(wanted, most - taken, looks, room_of(no, group)), until_ms, group)
-    if redis.call('EXISTS', base .. list) == 0 then break end
+  local taken, over, stopped = 0, false, false
+  while not over and not stopped and wanted > 0 and most > taken and looks > 0 and bytes < max_bytes and room_of(no, group) > 0 do
+    local room = is_blocked(no, group) and 1 or room_of(no, group)
+    local got
+    got, over, stopped = take(no, math.min(wanted, most - taken, looks, room), until_ms, group)
+    taken = taken + got
   end
-  return taken
+  return taken, stopped
 end
 
--- Takes up to `most` parked messages, the groups in the order of their turns. A turn ends when its group is full or has no
--- parked message left; the end of a lease gives the next turn. A fault of a group makes the group wait behind the others.
+-- Takes up to `most` parked messages, the groups in the order of their turns. A turn ends when its group is full or blocked,
+-- or has no parked message left; the end of a lease or of a block gives the next turn. A fault of a group makes the group wait
+-- behind the others.
 local function take_parked(no, most, until_ms)
   local turns, taken = base .. 'n:' .. no, 0
   local visits = math.min(wanted, most)
   local groups = visits > 0 and redis.call('ZRANGE', turns, '0', visits - 1) or {}
   for _, group in ipairs(groups) do
     if taken >= most or wanted <= 0 or looks <= 0 or bytes >= max_bytes then break end
-    local sound, got = pcall(take_from, no, group, most - taken, until_ms)
+    local sound, got, stopped = pcall(take_from, no, group, most - taken, until_ms)
     if not sound then
       drop_unleased()
       redis.call('ZADD', turns, now, group)
@@ -30,7 +34,7 @@ local function take_parked(no, most, until_ms)
       if redis.call('EXISTS', base .. 'p:' .. no .. ':' .. group) == 0 then
         redis.call('ZREM', base .. 'k:' .. no, group)
         redis.call('ZREM', turns, group)
-      elseif room_of(no, group) < 1 then
+      elseif stopped or room_of(no, group) < 1 then
         redis.call('ZREM', turns, group)
       end
     end

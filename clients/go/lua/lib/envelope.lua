@@ -13,7 +13,7 @@ local function decode(no, id, env)
   m.format, m.state, m.flags, m.gen, m.due, m.at, m.delivery, m.attempt, m.max = struct.unpack(HEAD, env)
   if m.format > FORMAT then return nil, 'newer' end
   if m.format < FORMAT or not STATE[m.state] then return nil, 'malformed' end
-  if m.flags > KNOWN_FLAGS then return nil, 'newer' end
+  if bit.band(m.flags, LATER_FLAGS) > 0 then return nil, 'newer' end
   return m
 end
 

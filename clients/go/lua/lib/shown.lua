@@ -1,11 +1,17 @@
 -- Messages for display.
 
--- What holds a ready message of a group, as flags: messages of its group are parked, or the group is paused.
+-- The flags of the hindrances of a ready message: other messages of the group are parked, the group is paused, or another message
+-- failed and blocks the group.
 local function held_by_group(m)
   if bit.band(m.flags, GROUP) == 0 then return 0 end
   local whole, _, _, _, group = pcall(fields, m.env, m.flags)
   if not whole then return 0 end
   if type(redis.pcall('ZSCORE', base .. 'q:' .. m.no, group)) == 'string' then return HELD + PAUSED end
+  if redis.pcall('HGET', base .. 't:' .. m.no, 'group_failed') == 'block' then
+    if bit.band(m.flags, BLOCKS) > 0 then return 0 end
+    local first = redis.pcall('ZRANGE', base .. 'x:' .. m.no, '[' .. group .. '\31', '(' .. group .. '\32', 'BYLEX', 'LIMIT', 0, 1)
+    if first[1] then return HELD + BLOCKED end
+  end
   return type(redis.pcall('ZSCORE', base .. 'k:' .. m.no, group)) == 'string' and HELD or 0
 end
 

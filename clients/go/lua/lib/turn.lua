@@ -1,16 +1,6 @@
--- Turns: a topic that limits its groups parks the messages of a full group in `p:<no>:<group>`. `k:<no>` has the groups with
--- parked messages, `f:<no>:<group>` the receipts of a group in flight, and `n:<no>` the groups whose turn has come: `reserve`
--- looks at these alone. `q:<no>` has the paused groups.
-local limits = {}
-
--- The group of `m` if its topic limits groups.
-local function limited_group(m)
-  if bit.band(m.flags, GROUP) == 0 then return nil end
-  if limits[m.no] == nil then limits[m.no] = redis.call('HGET', base .. 't:' .. m.no, 'grouped') end
-  if not limits[m.no] then return nil end
-  local _, _, _, group = fields(m.env, m.flags)
-  return group
-end
+-- Turns: a topic that limits its groups parks the messages of a group without room in `p:<no>:<group>`. `k:<no>` has the groups
+-- with parked messages, `f:<no>:<group>` the receipts of a group in flight, and `n:<no>` the groups whose turn has come: `reserve`
+-- looks at these alone. `q:<no>` has the paused groups, and `x:<no>` the failed messages that block a group.
 
 -- Gives a group a turn if it has parked messages, and wakes waiting consumers.
 local function give_turn(no, group)
@@ -20,15 +10,16 @@ local function give_turn(no, group)
   end
 end
 
--- Gives the group of `m` a turn. Call before ending the lease of `m`: a turn too many is dropped, a missing one would leave
--- the parked messages where they are.
-local function turn_after(m)
-  local group = limited_group(m)
+-- Gives a turn to the group that `m` blocks, and returns the group; nil without. Call before `m` ends or loses the flag, for the
+-- reason of `turn_after`.
+local function turn_behind(m)
+  if bit.band(m.flags, BLOCKS) == 0 then return nil end
+  local group = group_and_expiry(m)
   if group then give_turn(m.no, group) end
+  return group
 end
 
--- Notes that the message of a receipt is no longer in flight. Call last: until then the group has too little room.
-local function land(m, receipt)
-  local group = limited_group(m)
-  if group then redis.pcall('ZREM', base .. 'f:' .. m.no .. ':' .. group, receipt) end
+-- Ends the block of a group by `m`. Call last: an entry of a message without the flag blocks nothing.
+local function unblock(m, group)
+  if group then redis.pcall('ZREM', base .. 'x:' .. m.no, group .. '\31' .. m.id) end
 end

@@ -97,8 +97,12 @@ pub fn flow(numbers: &Numbers) -> String {
         (0, ..) => return "paused".to_owned(),
         _ => return "unreadable keys: delayq audit".to_owned(),
     };
-    match numbers.paused_groups {
+    let flow = match numbers.paused_groups {
         0 => flow,
         groups => format!("{flow}, {} paused", counted(groups, "group")),
+    };
+    match numbers.blocking {
+        0 => flow,
+        failed => format!("{flow}, groups blocked by {}", counted(failed, "failed message")),
     }
 }

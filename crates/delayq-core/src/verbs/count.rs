@@ -51,6 +51,8 @@ pub struct Numbers {
     pub full_groups: u64,
     /// Paused groups.
     pub paused_groups: u64,
+    /// Failed messages that block their groups.
+    pub blocking: u64,
     /// Keys of the wrong type, over all shards; their contents are not counted.
     pub unreadable: u64,
 }
@@ -96,6 +98,7 @@ impl Numbers {
         self.full_groups += other.full_groups;
         // Each shard has every pause.
         self.paused_groups = self.paused_groups.max(other.paused_groups);
+        self.blocking += other.blocking;
         self.unreadable += other.unreadable;
         let earlier = |one: Option<UnixMillis>, two| [one, two].into_iter().flatten().min();
         self.next_due = earlier(self.next_due, other.next_due);
@@ -129,6 +132,7 @@ impl Numbers {
         self.oldest_unhandled = reply.maybe_number()?.map(UnixMillis::new);
         self.full_groups = reply.number()?;
         self.paused_groups = reply.number()?;
+        self.blocking = reply.number()?;
         Ok(())
     }
 }

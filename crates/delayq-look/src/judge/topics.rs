@@ -32,10 +32,11 @@ fn ready_age(topics: &Topics, now: UnixMillis, limits: Pair) -> Check {
     };
     let paused = if topics.numbers[topic].paused > 0 { ", which is paused," } else { "" };
     let numbers = &topics.numbers[topic];
-    let held = match (numbers.full_groups, numbers.paused_groups) {
-        (0, 0) => String::new(),
-        (full, 0) => format!("; {} of messages held by their group", counted(full, "group")),
-        (_, paused) => format!("; {} paused", counted(paused, "group")),
+    let held = match (numbers.full_groups, numbers.paused_groups, numbers.blocking) {
+        (0, 0, 0) => String::new(),
+        (_, 0, blocking @ 1..) => format!("; groups blocked by {}", counted(blocking, "failed message")),
+        (full, 0, 0) => format!("; {} of messages held by their group", counted(full, "group")),
+        (_, paused, _) => format!("; {} paused", counted(paused, "group")),
     };
     let waits = format!("the oldest ready message of {topic}{paused} has waited for {}{held}", duration(age));
     let too_old = topics.ready_ages(now).filter(|(_, age)| judged(*age) != Judgement::Good).count();
@@ -147,12 +148,16 @@ mod tests {
 
     #[test]
     fn groups_that_hold_old_messages_are_counted() {
-        for (full_groups, paused_groups, held) in
-            [(0, 0, ""), (2, 0, "; 2 groups of messages held by their group"), (2, 1, "; 1 group paused")]
-        {
+        for (full_groups, paused_groups, blocking, held) in [
+            (0, 0, 0, ""),
+            (2, 0, 0, "; 2 groups of messages held by their group"),
+            (2, 1, 0, "; 1 group paused"),
+            (2, 0, 3, "; groups blocked by 3 failed messages"),
+        ] {
             let mut topics = topics(&[300]);
             let numbers = topics.numbers.values_mut().next().unwrap();
-            (numbers.full_groups, numbers.paused_groups) = (full_groups, paused_groups);
+            (numbers.full_groups, numbers.paused_groups, numbers.blocking) =
+                (full_groups, paused_groups, blocking);
             let found = ready_age(&topics, NOW, LIMITS).found;
             assert_eq!(found, format!("the oldest ready message of t0 has waited for 5m{held}"));
         }

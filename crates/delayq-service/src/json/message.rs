@@ -31,6 +31,8 @@ pub fn message(listed: &Listed, payload: bool) -> Value {
     value["cancelled_while_leased"] = envelope.doomed.into();
     value["held_by_group"] = envelope.held.into();
     value["group_paused"] = envelope.paused.into();
+    value["group_blocked"] = envelope.blocked.into();
+    value["blocks_group"] = envelope.blocks.into();
     value["reason"] = envelope.reason.clone().into();
     value["headers"] = envelope.headers.iter().map(|(name, value)| json!([name, value])).collect();
     value["payload_bytes"] = envelope.payload.len().into();

@@ -83,8 +83,10 @@ fn envelope(said: &Value) -> Envelope {
         headers: headers(&said["headers"]),
         payload: bytes(&said["payload"]),
         zstd: said["zstd"].as_bool().unwrap(),
+        blocks: said["blocks"].as_bool().unwrap(),
         held: said["held"].as_bool().unwrap(),
         paused: said["paused"].as_bool().unwrap(),
+        blocked: said["blocked"].as_bool().unwrap(),
         reason: said["reason"].as_str().map(str::to_owned),
     }
 }

@@ -224,10 +224,28 @@ fn limits(model: &Model, shard: &Snapshot) -> Outcome {
     for (no, group) in parked {
         let has_turn = shard.index(&format!("n:{no}")).contains_key(group.as_bytes());
         let number = no.parse().unwrap();
-        let waits =
-            model.in_flight(number, group.as_bytes()) > 0 || model.is_paused_group(number, group.as_bytes());
+        let head =
+            shard.parked[&(number, group.clone())].first().map(|entry| entry[..entry.len() - 11].to_vec());
+        let leads = head.is_some_and(|id| {
+            let msg = model.messages.get(&(number, id));
+            msg.is_some_and(|msg| msg.place == Place::Ready && msg.stored.blocks)
+        });
+        let waits = model.in_flight(number, group.as_bytes()) > 0
+            || model.is_paused_group(number, group.as_bytes())
+            || !leads && model.is_blocked(number, group.as_bytes());
         ensure!(has_turn || waits, "the parked messages of {group} wait for ever");
     }
+    let blocking =
+        of("x:").flat_map(|(name, failed)| failed.keys().map(move |entry| (name.clone(), lossy(entry))));
+    let failed = model.messages.iter().filter(|(_, msg)| msg.stored.blocks);
+    let wanted: BTreeSet<_> = failed
+        .map(|((no, id), msg)| {
+            let group = msg.stored.group.as_ref().expect("a message that blocks has a group");
+            (format!("x:{no}"), format!("{group}\u{1f}{}", lossy(id)))
+        })
+        .collect();
+    let blocking: BTreeSet<_> = blocking.collect();
+    ensure!(blocking == wanted, "failed messages that block {blocking:?}, not {wanted:?}");
     let pauses = of("q:")
         .flat_map(|(name, groups)| groups.iter().map(move |(group, at)| (&name[2..], lossy(group), *at)));
     let pauses: BTreeMap<_, _> = pauses.map(|(no, group, at)| ((no.parse().unwrap(), group), at)).collect();

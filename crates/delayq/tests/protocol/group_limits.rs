@@ -170,8 +170,8 @@ async fn no_two_messages_of_a_group_are_leased_at_a_time_while_workers_die() {
 const CUTS: [(&str, &str); 11] = [
     ("lib/reserve/take", "for i = 1, #flights, 2 do"),
     ("lib/reserve/take", "for i = 1, #heads, 2 do call("),
-    ("lib/reserve/take", "for i = 1, #later, 3 do"),
-    ("lib/reserve/groups", "redis.call('RPUSH', base .. 'p:'"),
+    ("lib/reserve/take", "for _, one in ipairs(later) do"),
+    ("lib/reserve/groups", "local list = base .. 'p:'"),
     ("lib/reserve/take", "redis.call('LTRIM', queue, seen"),
     ("lib/ack/write", "if marked[1] then"),
     ("lib/ack/write", "call('ZREM', leases"),

@@ -14,8 +14,8 @@ const CUTS: [(&str, &str); 7] = [
     ("pause_group", "changed = changed + redis.call('ZADD'"),
     ("pause_group", "changed = changed + redis.call('ZREM'"),
     ("pause_group", "if redis.call('EXISTS', paused)"),
-    ("lib/reserve/take", "for i = 1, #later, 3 do"),
-    ("lib/reserve/groups", "redis.call('RPUSH', base .. 'p:'"),
+    ("lib/reserve/take", "for _, one in ipairs(later) do"),
+    ("lib/reserve/groups", "local list = base .. 'p:'"),
     ("lib/reserve/take", "redis.call('LTRIM', queue, seen"),
     ("lib/reserve/take", "for i = 1, #heads, 2 do call("),
 ];

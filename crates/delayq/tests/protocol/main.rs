@@ -18,6 +18,7 @@ mod expiry;
 mod finish;
 mod forgetting;
 mod given_back;
+mod group_blocks;
 mod group_limits;
 mod group_pauses;
 mod headers;

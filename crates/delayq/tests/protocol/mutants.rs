@@ -462,7 +462,7 @@ const MUTANTS: [(&str, &str, &str, &str); 113] = [
     (
         "forget gives a number out again",
         "lib/empty",
-        "redis.call('UNLINK', base .. 't:' .. no, base .. 'w:' .. no, base .. 'n:' .. no, base .. 'q:' .. no)",
+        "redis.call('UNLINK', base .. 't:' .. no, base .. 'w:' .. no, base .. 'n:' .. no, base .. 'q:' .. no, base .. 'x:' .. no)",
         "redis.call('HINCRBY', KEYS[1], 'topics', -1)",
     ),
     (
@@ -502,7 +502,7 @@ const MUTANTS_OF_SWEEPS: [(&str, &str, &str, &str); 5] = [
     ),
 ];
 
-const MUTANTS_OF_GROUPS: [(&str, &str, &str, &str); 25] = [
+const MUTANTS_OF_GROUPS: [(&str, &str, &str, &str); 46] = [
     (
         "put takes a lifetime for the topic's",
         "lib/put/each",
@@ -514,8 +514,8 @@ const MUTANTS_OF_GROUPS: [(&str, &str, &str, &str); 25] = [
     (
         "a message overtakes the parked ones of its group",
         "lib/reserve/groups",
-        "if not queued[group] and room_of(no, group) > 0 then",
-        "if room_of(no, group) > 0 then",
+        "if not queued[group] and not is_blocked",
+        "if not is_blocked",
     ),
     (
         "a leased message does not count in its group",
@@ -532,7 +532,7 @@ const MUTANTS_OF_GROUPS: [(&str, &str, &str, &str); 25] = [
     (
         "a parked entry stays in the ready queue",
         "lib/reserve/take",
-        "later[#later + 1], later[#later + 2], later[#later + 3] = group, entry, env",
+        "later[#later + 1] = { group, entry, flags, env }",
         "back[#back + 1] = entry",
     ),
     (
@@ -583,6 +583,77 @@ const MUTANTS_OF_GROUPS: [(&str, &str, &str, &str); 25] = [
         "do end",
     ),
     ("a turn is told to nobody", "lib/turn", "now, group) == 1 then", "now, group) == 2 then"),
+    ("a failed message does not block", "lib/flight", "m.flags = bit.bor(m.flags, BLOCKS)", "do end"),
+    (
+        "a failed message is in no index",
+        "lib/flight",
+        "redis.call('ZADD', base .. 'x:' .. m.no, '0', group .. '\\31' .. m.id)",
+        "do end",
+    ),
+    ("a burial does not block", "bury", "    block_group(m)\n", ""),
+    ("the end of a lease does not block", "lib/pump/leases", "  block_group(m)\n", ""),
+    ("a release does not block", "release", "  block_group(m)\n", ""),
+    (
+        "a message passes a failed one",
+        "lib/reserve/groups",
+        "not is_blocked(no, group) and room_of(no, group) > 0 then return false",
+        "room_of(no, group) > 0 then return false",
+    ),
+    (
+        "a parked message passes a failed one",
+        "lib/reserve/take",
+        "stopped = parked and group and is_blocked(no, group) and not leads(flags)",
+        "stopped = false",
+    ),
+    (
+        "a failed message waits for those that wait for it",
+        "lib/reserve/groups",
+        "if leads(flags) then return room_of(no, group) < 1 end",
+        "",
+    ),
+    (
+        "a failed message is parked behind the others",
+        "lib/reserve/groups",
+        "redis.call('LPUSH'",
+        "redis.call('RPUSH'",
+    ),
+    (
+        "an ack leaves the block",
+        "lib/ack/write",
+        "for i = 1, freed and #freed or 0, 2 do",
+        "for i = 1, 0, 2 do",
+    ),
+    ("the end of a failed message gives no turn", "lib/turn", "if group then give_turn(m.no, group) end", ""),
+    ("the end of a failed message leaves the block", "lib/finish", "  unblock(m, freed_group)\n", ""),
+    (
+        "a reschedule leaves the block",
+        "lib/reschedule",
+        "m.flags = bit.band(m.flags, bit.bnot(BLOCKS))",
+        "do end",
+    ),
+    ("a put again keeps the block", "lib/put/merge", "bit.band(old.flags, bit.bnot(BLOCKS))", "old.flags"),
+    (
+        "an edit of the content ends the block",
+        "lib/put/each",
+        "if pending and due == pending.due and bit.band(pending.flags, BLOCKS) > 0",
+        "if false",
+    ),
+    ("what has expired blocks for the rest of the call", "lib/reserve/take", "        blocked = {}\n", ""),
+    ("a looser limit gives no turn", "configure", "if redis.call('EXISTS', full) == 1 then", "if false then"),
+    (
+        "a topic forgets that failed messages block",
+        "lib/reserve/topic",
+        "and not blocking and redis.call",
+        "and redis.call",
+    ),
+    ("a message of a blocked group looks free", "lib/shown", "return HELD + BLOCKED end", "return 0 end"),
+    ("a failed message looks held", "lib/shown", "if bit.band(m.flags, BLOCKS) > 0 then return 0 end", ""),
+    (
+        "an audit misses that messages wait for a failed one",
+        "lib/stranded",
+        "return not waits_for_failed(no, group)",
+        "return true",
+    ),
 ];
 
 /// `DELAYQ_MUTANTS=put,lib/page` selects the mutants of some files.

@@ -248,21 +248,40 @@ fn ids(id: &str) -> Vec<Vec<u8>> {
     ["1", "2"].map(|n| in_g(&format!("{id}{n}")).into_bytes()).to_vec()
 }
 
+/// Calls that the receipts of a seeded shard determine.
+type Calls = dyn Fn(&Lab) -> Vec<Action>;
+
 struct Case {
     name: &'static str,
     at: u64,
     /// Calls before, which are not cut.
-    prior: Vec<Action>,
+    prior: Box<Calls>,
+    /// Failed messages block the group.
+    blocks: bool,
     action: Box<dyn Fn(&Lab) -> Action>,
 }
 
 fn case(name: &'static str, action: impl Fn(&Lab) -> Action + 'static) -> Case {
-    Case { name, at: 400, prior: Vec::new(), action: Box::new(action) }
+    Case { name, at: 400, prior: Box::new(|_| Vec::new()), blocks: false, action: Box::new(action) }
 }
 
 /// A case with messages of a paused group that a reserve has parked.
 fn paused(name: &'static str, action: impl Fn(&Lab) -> Action + 'static) -> Case {
-    Case { prior: vec![pause(true), reserve()], ..case(name, action) }
+    Case { prior: Box::new(|_| vec![pause(true), reserve()]), ..case(name, action) }
+}
+
+/// A case with parked messages behind failed messages, two delayed and two dead.
+fn blocked(name: &'static str, action: impl Fn(&Lab) -> Action + 'static) -> Case {
+    let prior = |lab: &Lab| {
+        let receipts = vec![lab.receipt("last1"), lab.receipt("last2")];
+        let bury = Action::Bury { receipts };
+        vec![blocks(), release(lab, "leased", Some(HOUR_MS)), bury, reserve()]
+    };
+    Case { prior: Box::new(prior), blocks: true, ..case(name, action) }
+}
+
+fn blocks() -> Action {
+    Action::configure("a", "group_failed", "block")
 }
 
 fn pause(pauses: bool) -> Action {
@@ -336,10 +355,10 @@ fn cases() -> Vec<Case> {
         case("reserve", |_| reserve()),
         Case { at: 300, ..case("reserve of many", |_| reserve()) },
         case("pause of a group", |_| pause(true)),
-        Case { prior: vec![pause(true)], ..case("reserve of a paused group", |_| reserve()) },
+        Case { prior: Box::new(|_| vec![pause(true)]), ..case("reserve of a paused group", |_| reserve()) },
         paused("resume of a group", |_| pause(false)),
         Case {
-            prior: vec![pause(true), reserve(), pause(false)],
+            prior: Box::new(|_| vec![pause(true), reserve(), pause(false)]),
             ..case("reserve of a resumed group", |_| reserve())
         },
         paused("cancel of what is parked", |_| Action::Cancel { topic: "a".into(), ids: ids("ready") }),
@@ -385,6 +404,39 @@ fn cases() -> Vec<Case> {
             .map(|(id, name)| case(name, move |_| Action::Cancel { topic: "a".into(), ids: ids(id) })),
     );
     let pump = |_: &Lab| Action::Pump { epoch: Some(0), limit: 500 };
+    cases.extend([
+        Case {
+            prior: Box::new(|_| vec![blocks()]),
+            blocks: true,
+            ..case("release that blocks", |lab| release(lab, "leased", Some(100)))
+        },
+        Case {
+            prior: Box::new(|_| vec![blocks()]),
+            blocks: true,
+            ..case("bury that blocks", move |lab| Action::Bury { receipts: receipts(lab, "leased") })
+        },
+        Case {
+            at: 6000,
+            prior: Box::new(|_| vec![blocks()]),
+            blocks: true,
+            ..case("pump what ran out and blocks", pump)
+        },
+        blocked("reserve of a blocked group", |_| reserve()),
+        blocked("cancel of a failed message", |_| Action::Cancel { topic: "a".into(), ids: ids("leased") }),
+        blocked("reschedule of a failed message", |_| changes("leased", 900)),
+        blocked("promote of a failed message", |_| promote("a", "")),
+        blocked("purge of a failed message", |_| purge("delayed")),
+        blocked("purge of a dead letter that blocks", |_| purge("dead")),
+        blocked("replay of what blocks", |_| Action::Replay {
+            topic: "a".into(),
+            delay: 0,
+            ids: ids("last"),
+        }),
+        blocked("put over a failed message", replacing("leased")),
+        blocked("debounce of a failed message", merging("leased")),
+        blocked("put over a dead letter that blocks", replacing("last")),
+        blocked("no more blocks", |_| Action::configure("a", "group_failed", "pass")),
+    ]);
     cases.push(Case { at: 600, ..case("pump what is due", pump) });
     cases.push(Case { at: 600, ..paused("pump what expires while it is parked", pump) });
     cases.push(Case { at: 6000, ..case("pump what ran out", pump) });
@@ -420,21 +472,29 @@ async fn prepare(lab: &mut Lab, case: &Case) -> Action {
     lab.shard.remove().await;
     lab.seed().await;
     lab.at(300.min(case.at));
-    for action in &case.prior {
-        lab.run(action).await.unwrap();
+    for action in (case.prior)(lab) {
+        lab.run(&action).await.unwrap();
     }
     lab.at(case.at);
     (case.action)(lab)
 }
 
 /// After the call: normal operation until every message finishes.
-async fn go_on(lab: &mut Lab) -> Arc<Snapshot> {
+async fn go_on(lab: &mut Lab, case: &Case) -> Arc<Snapshot> {
     // A topic without messages can be forgotten, whatever a cut left behind.
     for topic in ["b", "c", "empty", "quiet"] {
         lab.run(&Action::Forget { topic: topic.into() }).await.unwrap();
     }
     lab.run(&pause(false)).await.unwrap();
+    // A dead letter would block its group for ever.
+    if case.blocks {
+        lab.run(&purge("dead")).await.unwrap();
+    }
     lab.drain().await;
+    if case.blocks {
+        lab.run(&purge("dead")).await.unwrap();
+        lab.drain().await;
+    }
     lab.shard.snapshot().await
 }
 
@@ -444,7 +504,7 @@ async fn cut(lab: &mut Lab, case: &Case, k: usize, fault: Fault) -> (bool, Vec<S
     let before = lab.shard.snapshot().await;
     let plus = if fault == Fault::WithAllBehind { "+" } else { "" };
     let is_cut = lab.run_cut(&action, &format!("{k}{plus}")).await;
-    let after = go_on(lab).await;
+    let after = go_on(lab, case).await;
     // A message that was forgotten on time, or with its topic, has also finished.
     let ended = |name: &&Name| case.at > FAR_MS || name.1 == [1; 16];
     let lost =

@@ -1,10 +1,10 @@
 -- put/each: puts one message.
 --
 -- NEEDS    accepted, again, base, bucket_add, bucket_of, byte, call, check_fields, displace, due, due_of, earlier,
---          expected_due, expected_hash, expire_after, fields, gen, held, is_new, is_stale, join_indexes, key_of,
---          largest, lifetime_of, max_default, merge, merges, misnamed, no, note, now, pending_at, push_ready,
---          ready_stamp, record, sub, taken, topic, topic_open, tried, unexpected, DEAD, DOOMED, EXPIRES, FORMAT, HASH,
---          HEAD, INDEXED, KNOWN_FLAGS, LAST_MS, LIFETIME, PENDING, RELATIVE
+--          expected_due, expected_hash, expire_after, fields, gen, group_and_expiry, held, is_new, is_stale,
+--          join_indexes, key_of, largest, lifetime_of, max_default, merge, merges, misnamed, no, note, now, pending_at,
+--          push_ready, ready_stamp, record, sub, taken, topic, topic_open, tried, turn_behind, unblock, unexpected,
+--          BLOCKS, DEAD, DOOMED, EXPIRES, FORMAT, HASH, HEAD, INDEXED, LAST_MS, LIFETIME, PENDING, RELATIVE
 -- CHANGES  accepted, due, is_new, largest
 -- GIVES    put
 
@@ -18,7 +18,7 @@ local function put(id, text, env)
   local format, _, high, low = byte(env, 1, 4)
   if #env < 32 or format ~= FORMAT then return 'refused format' end
   local flags = high * 256 + low
-  if flags % LIFETIME >= DOOMED or flags > KNOWN_FLAGS then return 'refused flags' end
+  if flags % LIFETIME >= DOOMED or flags >= 2 * LIFETIME then return 'refused flags' end
   if flags > HASH or flags == HASH and #env < 40 then check_fields(env, flags) end
   high, low = byte(env, 31, 32)
   local max = high + low > 0 and high * 256 + low or max_default
@@ -63,6 +63,11 @@ local function put(id, text, env)
     is_new = false
   end
   join_indexes(id, expires, group)
+  -- A failed message that stays where it is keeps its block.
+  if pending and due == pending.due and bit.band(pending.flags, BLOCKS) > 0 and group == (group_and_expiry(pending)) then
+    flags = flags + BLOCKS
+  end
+  local freed = old and flags < BLOCKS and turn_behind(old)
   local head = struct.pack(HEAD, FORMAT, PENDING, flags, gen(expires or group), due, now, 0, 0, max)
   local member = id .. sub(head, 5, 8)
   if direct then
@@ -74,7 +79,10 @@ local function put(id, text, env)
   call('SET', key, head .. sub(env, 33))
   accepted, largest = accepted + 1, math.max(largest, #env)
   -- The message is stored: leftovers of its predecessor are stale.
-  if old then pcall(displace, old, expires, group) end
+  if old then
+    pcall(displace, old, expires, group)
+    unblock(old, freed)
+  end
   note(no, id, 'put %.0f %s', due, direct and 'ready' or 'stored')
   if pending then return again(direct and 'ready' or 'delayed', pending) end
   return direct and 'ready' or 'stored'

@@ -1,11 +1,12 @@
--- reserve/groups: the room of groups, of which a topic leases at most `group_in_flight` messages at a time, and none while paused.
+-- reserve/groups: the room of groups, of which a topic leases at most `group_in_flight` messages at a time, none while paused, and
+-- only failed ones while these block the group.
 --
--- NEEDS    base, come_back, fields, gen_bytes, now, read, sub, GROUP, LEASED
--- GIVES    any_paused, group_in, has_to_wait, limit, park, queued, room_of, rooms
+-- NEEDS    base, come_back, fields, gen_bytes, now, read, sub, BLOCKS, GROUP, LEASED
+-- GIVES    any_paused, blocked, blocking, group_in, has_to_wait, is_blocked, leads, limit, park, queued, room_of, rooms
 
--- The limit of the topic at hand, nil without; whether any of its groups is paused; the room left in its groups, and whether
--- messages of a group are parked.
-local limit, any_paused, rooms, queued
+-- The limit of the topic at hand, nil without; whether any of its groups is paused, and whether failed messages block; the room
+-- left in its groups, whether messages of a group are parked, and whether a group is blocked.
+local limit, any_paused, blocking, rooms, queued, blocked
 
 -- True if a member of `f:<no>:<group>` still holds its message. An interrupted script leaves members that hold none.
 local function is_in_flight(no, receipt)
@@ -31,6 +32,26 @@ local function room_of(no, group)
   return rooms[group]
 end
 
+-- True if `flags` belong to a failed message that blocks the group, and so goes first.
+local function leads(flags) return blocking and bit.band(flags, BLOCKS) > 0 end
+
+-- True if a failed message blocks the group. An interrupted script leaves entries of messages that do not.
+local function is_blocked(no, group)
+  if not blocking then return false end
+  while blocked[group] == nil do
+    local index = base .. 'x:' .. no
+    local first = redis.call('ZRANGE', index, '[' .. group .. '\31', '(' .. group .. '\32', 'BYLEX', 'LIMIT', '0', '1')[1]
+    local m, why
+    if first then m, why = read(no, sub(first, #group + 2)) end
+    if not first or why == 'newer' or m and leads(m.flags) then
+      blocked[group] = first ~= nil
+    else
+      redis.call('ZREM', index, first)
+    end
+  end
+  return blocked[group]
+end
+
 -- The group of a ready message; nil without, or if it cannot be read.
 local function group_in(env, flags)
   if bit.band(flags, GROUP) == 0 then return nil end
@@ -38,20 +59,23 @@ local function group_in(env, flags)
   return whole and group or nil
 end
 
--- True if a ready message has to wait: its group is full, or others of its group came before.
-local function has_to_wait(no, group)
+-- True if a ready message has to wait: the group is full or blocked, or other messages of the group came before.
+local function has_to_wait(no, group, flags)
+  if leads(flags) then return room_of(no, group) < 1 end
   if queued[group] == nil then queued[group] = redis.call('ZSCORE', base .. 'k:' .. no, group) ~= false end
-  if not queued[group] and room_of(no, group) > 0 then return false end
+  if not queued[group] and not is_blocked(no, group) and room_of(no, group) > 0 then return false end
   queued[group] = true
   return true
 end
 
--- Parks an entry behind the others of its group. The index comes first, so that no parked entry is ever without a turn.
-local function park(no, group, entry)
+-- Parks an entry behind the other entries of the group; a failed message that blocks the group goes to the front. The index comes
+-- first, so that no parked entry is ever without a turn.
+local function park(no, group, entry, flags)
   redis.call('ZADD', base .. 'k:' .. no, 'NX', now, group)
-  if room_of(no, group) > 0 then
+  if room_of(no, group) > 0 and not is_blocked(no, group) then
     if redis.call('ZADD', base .. 'n:' .. no, 'NX', now, group) == 1 then redis.call('SPUBLISH', base .. 'ready', '') end
     come_back(0)
   end
-  redis.call('RPUSH', base .. 'p:' .. no .. ':' .. group, entry)
+  local list = base .. 'p:' .. no .. ':' .. group
+  if leads(flags) then redis.call('LPUSH', list, entry) else redis.call('RPUSH', list, entry) end
 end

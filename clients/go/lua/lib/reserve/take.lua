@@ -1,9 +1,9 @@
 -- reserve/take: takes messages of any kind from one topic.
 --
--- NEEDS    alarm, answer, base, begun, bytes, call, count, drop, gen, gen_bytes, gens, group_in, has_to_wait,
---          leased_head, limit, look, looks, max_bytes, newer, note, note_lease, now, park, room_of, rooms, set_aside,
---          sub, wanted, who, HASH, INDEXED
--- CHANGES  bytes, looks, newer, wanted
+-- NEEDS    alarm, answer, base, begun, blocked, blocking, bytes, call, come_back, count, drop, gen, gen_bytes, gens,
+--          group_in, has_to_wait, is_blocked, leads, leased_head, limit, look, looks, max_bytes, newer, note,
+--          note_lease, now, park, room_of, rooms, set_aside, sub, wanted, who, HASH, INDEXED
+-- CHANGES  blocked, bytes, looks, newer, wanted
 -- GIVES    drop_unleased, take
 
 -- Hands out the messages of `heads` (key, head, …) under their leases (end, receipt, …). Leases come first: a lease
@@ -27,9 +27,9 @@ local function drop_unleased()
   for i = #answer, begun + 4 + 3 * answer[begun + 3], -1 do answer[i] = nil end
 end
 
--- Takes up to `n` from one topic, or of the parked messages of one of its groups. Returns the number taken, and whether
--- the list is at its end. Entries are read first, and leave the list once all are settled: an error in between leaves stale
--- entries, never a lost one.
+-- Takes up to `n` from one topic, or of the parked messages of one group. Returns the number taken, true if the list
+-- ends there, and true if the head of the list has to wait for a failed message of the group. Entries are read first, and leave
+-- the list once all are settled: an error in between leaves stale entries, never a lost one.
 local function take(no, n, until_ms, parked)
   local queue, prefix = base .. (parked and 'p:' .. no .. ':' .. parked or 'r:' .. no), base .. 'm:' .. no .. ':'
   local entries = redis.call('LRANGE', queue, 0, n - 1)
@@ -39,7 +39,7 @@ local function take(no, n, until_ms, parked)
   for i = 1, #entries do keys[i] = prefix .. sub(entries[i], 1, -12) end
   local large, envs, before, behind = tonumber(redis.call('HGET', base .. 't:' .. no, 'large') or nil), nil, 0, 0
   local leases, heads, back, met, seen, gone, taken = {}, {}, {}, {}, 0, 0, 0
-  local flights, later = {}, {}
+  local flights, later, stopped = {}, {}, false
   local until_text, until_bytes = string.format('%.0f', until_ms), struct.pack('>I8', until_ms)
   local receipt_start, stamp, ready_us = no .. ':', nil, nil
 
@@ -55,16 +55,19 @@ local function take(no, n, until_ms, parked)
       before, behind = behind, large and math.min(behind + math.max(math.floor((max_bytes - bytes) / large), 1), #keys) or #keys
       envs = redis.call('MGET', unpack(keys, i, behind))
     end
-    seen = i
     local entry, env, key = entries[i], envs[i - before], keys[i]
     local word, flags = look(entry, env)
     -- An interrupted pump may have left an entry twice.
     if met[key] then word = 'stale' elseif word ~= 'stale' then met[key] = true end
     local group = limit and word == 'ready' and (parked or group_in(env, flags))
     local sound, waiting = true, false
-    if group and not parked then sound, waiting = pcall(has_to_wait, no, group) end
+    if group and not parked then sound, waiting = pcall(has_to_wait, no, group, flags) end
+    -- Parked messages that lead stand in front.
+    stopped = parked and group and is_blocked(no, group) and not leads(flags)
+    if stopped then break end
+    seen = i
     if sound and waiting then
-      later[#later + 1], later[#later + 2], later[#later + 3] = group, entry, env
+      later[#later + 1] = { group, entry, flags, env }
     elseif sound and word == 'ready' then
       local g = gen_bytes(gen(flags > HASH and bit.band(flags, INDEXED) > 0))
       local receipt = receipt_start .. sub(entry, 1, -12) .. g
@@ -83,15 +86,20 @@ local function take(no, n, until_ms, parked)
       local ok, counted = false, true
       if sound and word ~= 'newer' then ok, counted = pcall(drop, no, sub(entry, 1, -12), word) end
       if not ok then put_off(entry, env) elseif counted then gone = gone + 1 end
+      if word == 'expired' and blocking then
+        -- The message may have blocked a group.
+        blocked = {}
+        come_back(0)
+      end
     end
   end
-  for i = 1, #later, 3 do
-    if not pcall(park, no, later[i], later[i + 1]) then put_off(later[i + 1], later[i + 2]) end
+  for _, one in ipairs(later) do
+    if not pcall(park, no, one[1], one[2], one[3]) then put_off(one[2], one[4]) end
   end
   if taken > 0 then lease_out(no, leases, heads, until_ms, flights) end
   answer[begun + 3], wanted, looks = answer[begun + 3] + taken, wanted - taken, looks - seen
   if #back > 0 then redis.call('RPUSH', queue, unpack(back)) end
   redis.call('LTRIM', queue, seen, '-1')
   count('ready', no, -taken - gone)
-  return taken, #entries < n or #back > 0
+  return taken, #entries < n or #back > 0, stopped
 end

@@ -233,6 +233,11 @@ impl Named {
                 let number = index.split(':').nth(1).unwrap_or_default();
                 Self::new(format!("#{number}"), without_gen)
             }
+            "x" => {
+                let number = index.split(':').nth(1).unwrap_or_default();
+                let id = entry.iter().position(|&byte| byte == 0x1F).map_or(entry, |at| &entry[at + 1..]);
+                Self::new(format!("#{number}"), id)
+            }
             "leases" | "f" => Self::of(without_gen),
             "ends" | "k" => Self::new(String::new(), entry),
             _ => Self::of(entry),

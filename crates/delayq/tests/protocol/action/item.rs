@@ -79,8 +79,10 @@ impl Item {
             headers: if self.content == 2 { vec![("a".into(), "b".into())] } else { Vec::new() },
             payload: vec![b'x'; usize::from(self.content)],
             zstd: false,
+            blocks: false,
             held: false,
             paused: false,
+            blocked: false,
             reason: None,
         }
     }

@@ -102,6 +102,7 @@ impl Model {
             return format!("changed {old}");
         }
         if old != due {
+            self.messages.get_mut(name).unwrap().stored.blocks = false;
             self.move_to(name, due);
             // A shift in progress may meet the message again in its new place.
             self.shifts.values_mut().for_each(|shift| shift.moved.retain(|(moved, _)| moved != name));

@@ -63,7 +63,13 @@ impl Model {
         let is_limited = self.grouped.contains(&no);
         let any_leased = self.messages.iter().any(|(name, msg)| name.0 == no && msg.is_leased());
         let any_paused = self.any_paused_group(no);
-        if limit == 0 && !any_leased && !any_paused && call.before.index(&format!("k:{no}")).is_empty() {
+        let blocks = self.blocks_groups(no);
+        if limit == 0
+            && !any_leased
+            && !any_paused
+            && !blocks
+            && call.before.index(&format!("k:{no}")).is_empty()
+        {
             self.grouped.remove(&no);
         }
         is_limited.then_some(if limit == 0 { u64::MAX } else { limit })
@@ -108,6 +114,29 @@ impl Model {
         pauses
     }
 
+    pub(crate) fn blocks_groups(&self, no: u32) -> bool {
+        self.setting(no, "group_failed") == Some(b"block".as_slice())
+    }
+
+    /// Marks a failed message of a topic where failures block.
+    pub(super) fn block_group(&mut self, name: &Name) {
+        if self.blocks_groups(name.0) {
+            let stored = &mut self.messages.get_mut(name).unwrap().stored;
+            stored.blocks = stored.group.is_some();
+        }
+    }
+
+    pub(crate) fn is_blocked(&self, no: u32, group: &[u8]) -> bool {
+        let is_of = |msg: &Msg| msg.stored.group.as_ref().is_some_and(|own| own.as_str().as_bytes() == group);
+        let blocks = |(name, msg): (&Name, &Msg)| name.0 == no && msg.stored.blocks && is_of(msg);
+        self.blocks_groups(no) && self.messages.iter().any(blocks)
+    }
+
+    /// True if a failed message goes first in the group.
+    pub(crate) fn leads(&self, name: &Name) -> bool {
+        self.blocks_groups(name.0) && self.messages[name].stored.blocks
+    }
+
     fn is_full(&self, no: u32, group: &[u8], limit: u64) -> bool {
         self.is_paused_group(no, group) || self.in_flight(no, group) >= limit
     }
@@ -138,10 +167,13 @@ impl Model {
             let Verdict::Ready(name) = self.judge(entry, terms, tally, call) else { continue };
             let group = self.messages[&name].stored.group.clone();
             let group = group.map(|group| group.as_str().as_bytes().to_vec());
+            let leads = self.leads(&name);
             if let Some(group) = group
-                && (parking.queued.contains(&group) || self.is_full(no, &group, limit))
+                && (self.is_full(no, &group, limit)
+                    || !leads && (parking.queued.contains(&group) || self.is_blocked(no, &group)))
             {
-                parking.lists.entry(group.clone()).or_default().push(entry.clone());
+                let list = parking.lists.entry(group.clone()).or_default();
+                list.insert(if leads { 0 } else { list.len() }, entry.clone());
                 parking.queued.insert(group.clone());
                 parked.insert(group);
                 continue;
@@ -149,7 +181,7 @@ impl Model {
             self.take_one(&name, entry, (limit, terms), (tally, call))?;
             taken += 1;
         }
-        if parked.iter().any(|group| !self.is_full(no, group, limit)) {
+        if parked.iter().any(|group| !self.is_full(no, group, limit) && !self.is_blocked(no, group)) {
             tally.come_back(0.0);
         }
         parking.compare(no, call.after)?;
@@ -184,8 +216,14 @@ impl Model {
                 if taken == terms.most || tally.is_spent(terms) || is_full {
                     break;
                 }
+                let Verdict::Ready(name) = self.judge(entry, terms, tally, call) else {
+                    visited += 1;
+                    continue;
+                };
+                if self.is_blocked(terms.no, group) && !self.leads(&name) {
+                    break;
+                }
                 visited += 1;
-                let Verdict::Ready(name) = self.judge(entry, terms, tally, call) else { continue };
                 self.take_one(&name, entry, (limit, terms), (tally, call))?;
                 taken += 1;
             }

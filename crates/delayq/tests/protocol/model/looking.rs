@@ -12,6 +12,7 @@ const HAS_REASON: u8 = 128;
 /// In the flags' first byte.
 const IS_HELD: u8 = 4;
 const IS_PAUSED: u8 = 8;
+const IS_BLOCKED: u8 = 128;
 
 const BOOKS: [&str; 7] = ["accepted", "delivered", "cancelled", "expired", "purged", "replaced", "buried"];
 
@@ -71,6 +72,10 @@ impl Model {
             let group = msg.stored.group.as_ref().map(|group| group.as_str().as_bytes());
             if group.is_some_and(|group| self.is_paused_group(name.0, group)) {
                 bytes[2] |= IS_HELD | IS_PAUSED;
+            } else if self.blocks_groups(name.0) && msg.stored.blocks {
+                // A failed message goes first.
+            } else if group.is_some_and(|group| self.is_blocked(name.0, group)) {
+                bytes[2] |= IS_HELD | IS_BLOCKED;
             } else if group.is_some_and(|group| full.contains_key(group)) {
                 bytes[2] |= IS_HELD;
             }
@@ -104,7 +109,9 @@ impl Model {
         same("oldest ready, oldest unhandled", &call.words[16..18], &since)?;
         let full = call.before.index(&format!("k:{no}")).len().to_string();
         let paused = self.pauses_of(no).len().to_string();
-        same("groups with parked messages, paused groups", &call.words[18..], &[full, paused])?;
+        let blocking = self.messages.iter().filter(|(name, msg)| name.0 == no && msg.stored.blocks).count();
+        let wanted = [full, paused, blocking.to_string()];
+        same("groups with parked messages, paused groups, failed messages", &call.words[18..], &wanted)?;
         let due =
             |(name, msg): (&Name, &Msg)| (name.0 == no && msg.place == Place::Delayed).then(|| msg.due());
         let first = self.messages.iter().filter_map(due).min();

@@ -72,6 +72,9 @@ impl Model {
         if stored.max_attempts == 0 {
             stored.max_attempts = self.policy(no, "max_attempts") as u16;
         }
+        if let Some(old) = &pending {
+            stored.blocks = old.stored.blocks && due == old.due() && stored.group == old.stored.group;
+        }
         let place = self.place_for(due);
         let is_ready = place == Place::Ready;
         self.messages.insert(name, Msg { place, stored });
@@ -174,7 +177,7 @@ fn merged_due(rule: DueRule, due: u64, old: &Msg, first: Option<UnixMillis>) -> 
 
 /// The envelope after a put again that keeps the content: attempts are counted from scratch.
 fn kept(old: &Msg, first: Option<UnixMillis>) -> Envelope {
-    let mut stored = Envelope { first, delivery: 0, attempt: 0, ..old.stored.clone() };
+    let mut stored = Envelope { first, delivery: 0, attempt: 0, blocks: false, ..old.stored.clone() };
     if stored.relative {
         (stored.relative, stored.expires) = (false, None);
     }

@@ -149,6 +149,10 @@ impl Model {
             return Verdict::Ready(name);
         }
         tally.expired += 1;
+        // The message may have blocked a group.
+        if self.blocks_groups(terms.no) {
+            tally.come_back(0.0);
+        }
         self.finish(&name, "expired");
         Verdict::Settled
     }

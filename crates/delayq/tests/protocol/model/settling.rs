@@ -62,6 +62,7 @@ impl Model {
 
     pub(super) fn bury(&mut self, receipt: &[u8], word: &str) -> Outcome {
         let Some(name) = self.leased_by(receipt) else { return same("bury", word, "expired") };
+        self.block_group(&name);
         self.kill(&name, REASON);
         same("bury", word, "buried")
     }
@@ -82,6 +83,7 @@ impl Model {
         due: Option<u64>,
     ) -> Result<&'static str, String> {
         let now = self.now();
+        self.block_group(name);
         let msg = &self.messages[name];
         if msg.stored.doomed {
             self.finish(name, "cancelled");

@@ -72,7 +72,7 @@ impl Model {
             } else {
                 self.settings.insert((no, (*field).to_owned()), value.clone());
             }
-            if *field == "group_in_flight" && !value.is_empty() {
+            if field.starts_with("group_") && !value.is_empty() {
                 self.grouped.insert(no);
             }
             if field.starts_with("remember_") {

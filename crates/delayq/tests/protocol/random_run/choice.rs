@@ -395,6 +395,10 @@ impl Run {
     fn setting(&mut self) -> (&'static str, Vec<u8>) {
         if self.weather == Weather::Grouped && self.rng.u8(..4) > 0 {
             let limit = ["1", "1", "2", "0", ""][self.rng.usize(..5)];
+            let now = self.model.now() as usize;
+            if now.is_multiple_of(2) {
+                return ("group_failed", ["block", "block", "pass", ""][now / 2 % 4].as_bytes().to_vec());
+            }
             return ("group_in_flight", limit.as_bytes().to_vec());
         }
         let (rng, now) = (&mut self.rng, self.model.now() as usize);

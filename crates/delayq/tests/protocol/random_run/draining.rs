@@ -13,7 +13,7 @@ impl Run {
     pub(super) async fn drain(&mut self) -> Result<(), String> {
         self.step(&Action::Hold { epoch: self.model.epoch, on: false }).await?;
         for topic in self.model.living() {
-            let settings = ["paused", "rate", "backoff", "history", "group_in_flight"]
+            let settings = ["paused", "rate", "backoff", "history", "group_in_flight", "group_failed"]
                 .map(|field| (field, Vec::new()))
                 .to_vec();
             self.step(&Action::Configure { topic: topic.clone(), settings }).await?;

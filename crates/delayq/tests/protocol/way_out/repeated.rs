@@ -60,7 +60,7 @@ async fn meet(lab: &mut Lab, case: &Case, hindrance: Hindrance<'_>) -> (bool, Ar
         lab.shard.clock_us = lab.shard.clock_us.map(|us| us + 11_000_000);
         let _ = lab.run(&action).await;
     }
-    (is_met, go_on(lab).await)
+    (is_met, go_on(lab, case).await)
 }
 
 /// What a repair leaves: faults that an audit finds, messages that are stuck, wrong counters.
