@@ -12,7 +12,10 @@ macro_rules! binding {
 const WORDS: [(Verb, &[&str], &str); 24] = [
     (
         Verb::Put,
-        &["stored", "ready", "again", "exists", "conflict", "leased", "stale", "moved", "refused"],
+        &[
+            "changed", "unknown", "stored", "ready", "again", "exists", "conflict", "leased", "stale",
+            "moved", "refused",
+        ],
         binding!("put"),
     ),
     (Verb::Cancel, &["cancelled", "leased", "dead", "finished", "unknown", "failed"], binding!("cancel")),

@@ -155,7 +155,7 @@ async fn a_put_with_an_option_that_is_invalid_is_refused_and_its_neighbours_are_
         ("replace later sooner", "sooner"),
         ("replace within=9 within=9", "within=9"),
         ("keep", "keep without replace"),
-        ("later keep", "later without replace"),
+        ("later keep", "later keep without replace"),
     ] {
         args[3] = options.into();
         let words = shard.call(Verb::Put, &args).await.unwrap();
