@@ -13,7 +13,7 @@ import { createInterface } from 'node:readline';
 
 const { GATEWAY, OTHER, PEOPLE, TOKENS, TOOLS, CHROMIUM, SHOTS, ONLY, DELAYQ_TEST_JOURNEYS } = process.env;
 /** What every change of the code must leave possible, in less than a minute. */
-const SHORT = ['a wrong token', 'from the overview', 'the horizon opens', 'a message is moved', 'an operation is aborted', 'a token that may read', 'a removed token', 'without Redis', 'another gateway'];
+const SHORT = ['a wrong token', 'from the overview', 'the horizon opens', 'a message is moved', 'an operation is aborted', 'a token that may read', 'a removed token', 'without Redis the last figures', 'another gateway'];
 const PARTS = ONLY?.split('|') ?? (DELAYQ_TEST_JOURNEYS === 'short' ? SHORT : ['']);
 const tools = createRequire(`${TOOLS}/package.json`);
 const { chromium } = tools('playwright-core');
