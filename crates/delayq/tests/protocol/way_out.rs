@@ -433,7 +433,8 @@ fn cases() -> Vec<Case> {
             ids: ids("last"),
         }),
         blocked("put over a failed message", replacing("leased")),
-        blocked("debounce of a failed message", merging("leased")),
+        blocked("debounce of a failed message", merging("leased", debounce)),
+        blocked("edit of a failed message", merging("leased", edit)),
         blocked("put over a dead letter that blocks", replacing("last")),
         blocked("no more blocks", |_| Action::configure("a", "group_failed", "pass")),
     ]);
