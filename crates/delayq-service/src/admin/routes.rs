@@ -67,9 +67,12 @@ async fn livez(State(state): State<AdminState>) -> Response {
 async fn readyz(State(state): State<AdminState>) -> Response {
     let unready = state.readiness.unready();
     let status = if unready.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let mut value = json!({ "ready": unready.is_empty(), "unready": unready });
     let failing = state.readiness.failing();
-    (status, Json(json!({ "ready": unready.is_empty(), "unready": unready, "failing": failing })))
-        .into_response()
+    if !failing.is_empty() {
+        value["failing"] = json!(failing);
+    }
+    (status, Json(value)).into_response()
 }
 
 async fn version(State(state): State<AdminState>) -> Response {

@@ -135,6 +135,10 @@ async fn readiness_names_what_is_missing() {
         answer.starts_with("HTTP/1.1 200") && answer.ends_with(r#"{"ready":true,"unready":[]}"#),
         "{answer}"
     );
+    endpoint.readiness.fails("shop orders".to_owned(), Some("HTTP 503"));
+    let answer = endpoint.get("/readyz").await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "another's failure: {answer}");
+    assert!(answer.contains(r#""failing":{"shop orders":"HTTP 503"}"#), "{answer}");
 }
 
 #[tokio::test]
