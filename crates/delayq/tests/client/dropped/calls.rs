@@ -189,6 +189,7 @@ const CALLS: &[Call] = &[
         Probe::by(&scene.producer).confirms_groups(&[SHARD]).await
     }),
     call!("TopicAdmin::count", scene, scene.admin.topic(&scene.topic).count()),
+    call!("Admin::count", scene, scene.admin.count(std::slice::from_ref(&scene.topic))),
     call!("ShardsAdmin::overview", scene, scene.admin.shards().overview()),
     call!("ShardsAdmin::overview_of", scene, scene.admin.shards().overview_of(&[SHARD])),
     call!("Admin::topics", scene, scene.admin.topics()),
@@ -261,6 +262,17 @@ const CALLS: &[Call] = &[
     }),
     call!("TopicAdmin::horizon", scene, async {
         scene.admin.topic(&scene.topic).horizon(&[UnixMillis::new(0), UnixMillis::MAX]).await
+    }),
+    call!("TopicAdmin::horizon_of_group", scene, async {
+        let edges = [UnixMillis::new(0), UnixMillis::MAX];
+        scene.admin.topic(&scene.topic).horizon_of_group(&scene.group, &edges).await
+    }),
+    call!("TopicAdmin::histogram_of_group", scene, {
+        scene.admin.topic(&scene.topic).histogram_of_group(
+            &scene.group,
+            TimeRange::ALL,
+            Duration::from_secs(60),
+        )
     }),
     call!("Admin::identify", scene, scene.admin.identify()),
     call!("GatewaysAdmin::note", scene, scene.admin.gateways().note("a", "text")),
