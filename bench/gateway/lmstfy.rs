@@ -38,6 +38,8 @@ impl Lmstfy {
         std::fs::write(&config, text).expect("the folder is writable");
         let mut command = Command::new(program);
         command.arg("-c").arg(&config);
+        // The server writes a file there.
+        command.current_dir(folder.path());
         let process = Process::spawn("lmstfy", command);
         let admin = format!("127.0.0.1:{admin}");
         wait_until("lmstfy", SHORT, async || Connection::open(&admin, "").await.is_ok()).await;
