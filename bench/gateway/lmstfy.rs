@@ -36,6 +36,7 @@ impl Lmstfy {
         );
         let config = folder.join("lmstfy.toml");
         std::fs::write(&config, text).expect("the folder is writable");
+        let program = program.canonicalize().expect("the program of lmstfy is there");
         let mut command = Command::new(program);
         command.arg("-c").arg(&config);
         // The server writes a file there.
