@@ -78,6 +78,7 @@ impl Payload {
             && !envelope.state.is_over()
         {
             value["payload_base64"] = STANDARD.encode(&envelope.payload).into();
+            value["content_hash"] = envelope.hash.map(|hash| hash.to_string()).into();
             value["payload_is_zstd"] = envelope.zstd.into();
         }
         value

@@ -22,8 +22,19 @@ async fn a_payload_is_shown_only_if_it_is_asked_for() {
         (&plain["state"], &plain["payload_bytes"], plain.get("payload")),
         (&json!("delayed"), &json!(4), None)
     );
-    assert_eq!(get("?payload=text").await["payload"], "text");
-    assert_eq!(get("?payload=base64").await["payload_base64"], "dGV4dA==");
+    let (text, base64) = (get("?payload=text").await, get("?payload=base64").await);
+    assert_eq!((&text["payload"], &base64["payload_base64"]), (&json!("text"), &json!("dGV4dA==")));
+    // A hash would confirm a guess of a payload that is not shown.
+    let hash = text["content_hash"].as_str().unwrap();
+    assert_eq!((&base64["content_hash"], plain.get("content_hash")), (&json!(hash), None));
+    assert_eq!(get("?payload=shown").await.get("content_hash"), None);
+    let edit = json!({ "payload": "new", "replace": true, "again": format!("content hash={hash}") });
+    let path = "/v1/topics/orders/messages/a";
+    assert_eq!(stage.gateway.put(path, &edit).await.with(200)["outcome"], "again");
+    let late = json!({ "payload": "late", "replace": true, "again": format!("content hash={hash}") });
+    assert_eq!(stage.gateway.put(path, &late).await.with(409)["outcome"], "changed");
+    let edited = get("?payload=text").await;
+    assert_eq!((&edited["payload"], &edited["due_ms"]), (&json!("new"), &plain["due_ms"]));
     let unknown = stage.gateway.get("/v1/topics/orders/messages/a?group=g").await.with(404);
     assert_eq!(unknown["code"], "DQ-G107");
 }
