@@ -103,9 +103,10 @@ test-openapi: ## schemathesis against a gateway: is every answer as openapi.json
 	DELAYQ_TEST_SCHEMATHESIS=$(abspath $(TARGET))/openapi/bin/st cargo test -p delayq-gateway $(FEATURES) --test gateway -- \
 		openapi:: --nocapture
 
-test-lmstfy: ## the tests of lmstfy's own Go client against a gateway: SOURCE=FOLDER of a checkout of lmstfy; half a minute
+test-lmstfy: ## the tests of lmstfy's own clients against a gateway; SOURCE=FOLDER of its repositories, else from GitHub; a minute
+	@scripts/lmstfy-clients.sh $(SOURCE)
 	cargo build $(WHOLE) --bins
-	DELAYQ_TEST_LMSTFY=$(abspath $(SOURCE)) cargo test -p delayq-gateway $(FEATURES) --test gateway -- lmstfy::clients --nocapture
+	DELAYQ_TEST_LMSTFY=$(CURDIR)/target/lmstfy cargo test -p delayq-gateway $(FEATURES) --test gateway -- lmstfy::clients --nocapture
 
 test-clients: ## the tests of the clients in other languages alone; one without its runtime is skipped by name
 	@scripts/test-clients.sh

@@ -52,6 +52,7 @@ if wants test; then
     need mariadb-client-core "makes the system tables of that MariaDB" has my_print_defaults
     need pgbouncer "the outbox is tested behind a pooler" has pgbouncer
     need php-cli "the guide's PHP program runs against the gateway" has php
+    need php-curl "lmstfy's PHP client runs against the gateway" sh -c 'php -m | grep -x curl'
     need ruby "the guide's Ruby program runs against the gateway" has ruby
     need mono-mcs "the guide's C# program runs against the gateway" has mcs
     need libmono-system-net-http4.0-cil "HTTP in that program" test -e /usr/lib/mono/4.5/System.Net.Http.dll
