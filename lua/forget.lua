@@ -19,6 +19,6 @@ local why = holds(no)
 if why then return 'kept ' .. why end
 if what == 'look' then return 'empty' end
 forget_topic(ARGV[2], no)
-if any_history then note_histories() end
+if any_history or any_fair then note_topics() end
 if redis.call('HGET', KEYS[1], 'durabilities') then note_durabilities() end
 return 'forgotten'

@@ -8,7 +8,7 @@
 -- RETURNS  more | done, promoted, kept (a later format, or a key of the wrong type), from ms and end of this step, for
 --          the next step. An interrupted promotion can simply be repeated
 -- COST     O(log n) a message, n = messages due in its hour; of a group, also those of its other topics
---# include now, limits, arguments, names, registry, shard, topic, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, push, note, ends, turn, finish, place, expiry, reschedule, look, page
+--# include now, limits, arguments, names, registry, shard, topic, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, fair, push, note, ends, turn, finish, place, expiry, reschedule, look, page
 
 arguments('promote', 7)
 local topic, group = ARGV[2], ARGV[3]

@@ -18,10 +18,10 @@
 --          Where a mark was given, the mark that this pump leaves follows `pumped` and `more`, and after older data
 --          ` older ` and the mark of that data
 -- COST     O(log n) an id; each topic with due messages gets a fair share of the limit, oldest first
-local registry = redis.pcall('HMGET', KEYS[1], 'layout', 'hold', 'epoch', 'history', 'orphaned', 'mark')
+local registry = redis.pcall('HMGET', KEYS[1], 'layout', 'hold', 'epoch', 'history', 'orphaned', 'mark', 'fair')
 local layout, held, epoch, orphaned = registry[1], registry[2], tonumber(registry[3]) or 0, registry[5]
-local any_history, events = registry[4], nil
---# include now, shard, limits, ready
+local any_history, any_fair, events = registry[4], registry[7], nil
+--# include now, shard, limits, format, ready, fair
 
 local call, find = redis.call, string.find
 local mine, limit, latest, given = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -88,7 +88,7 @@ if rang == 0 then
 end
 
 if indexes then
---# include push, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, starts, hour, bucket, stale, note, ends, turn, finish, place, receipt, kill, backoff, retry, lease, flight
+--# include push, defaults, policy, stats, nearest, alarm, gen, fields, envelope, starts, hour, bucket, stale, note, ends, turn, finish, place, receipt, kill, backoff, retry, lease, flight
 local longest = math.max(longest_lease(), LEASE_MS)
 
 --# include pump/index, pump/leases, pump/expiry, pump/history, pump/ends, pump/markers, pump/dispatch

@@ -35,8 +35,9 @@ local answers, accepted, at = { now_us, nil }, 0, 3
 
 -- The fast path handles the leading plain messages of the call together, without a function: creating a function costs
 -- as much as a command. A message is plain if its topic is known and adds no expiry, its id is free, it has no options
--- except a record that was not carried out, and no script-visible fields except a hash and a group.
-local terms = no and redis.pcall('HMGET', base .. 't:' .. no, 'max_attempts', 'expire_after_ms', 'history', 'durability', 'large') or nil
+-- except a record that was not carried out, no script-visible fields except a hash and a group, and is not due in fair order.
+local terms = no and redis.pcall('HMGET', base .. 't:' .. no, 'max_attempts', 'expire_after_ms', 'history', 'durability', 'large', 'group_order') or nil
+local any_fair = terms and terms[6] == 'fair'
 if terms and terms[4] then
 --# include durability
   must_wait(no, topic)
@@ -64,7 +65,7 @@ end
 -- The general path handles the remaining messages one by one, from the first that is not plain.
 if at <= last then
 local function one_by_one()
---# include hour, due, names, topic, topic_new, fields, policy, stats, alarm, gen, envelope, bucket, backoff, stale, ready, push, note, ends, turn, finish, once
+--# include hour, due, names, topic, topic_new, fields, policy, stats, alarm, gen, envelope, bucket, backoff, stale, ready, fair, push, note, ends, turn, finish, once
 
 gens((last - at + 1) / 4)
 local is_new, expire_after

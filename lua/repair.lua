@@ -7,7 +7,7 @@
 --          `audit_index`; kind no_place for a message that audit calls ready and the queue lacks)
 -- RETURNS  one answer a finding: mended | sound (the fault no longer exists) | failed <why>
 -- COST     O(log n) a finding
---# include now, limits, arguments, registry, shard, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, note, ends, turn, finish, place, kill, fault, stranded, each
+--# include now, limits, arguments, registry, shard, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, fair, push, note, ends, turn, finish, place, kill, fault, stranded, each
 
 arguments('repair', 1, 3)
 gens(#ARGV)

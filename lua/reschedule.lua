@@ -11,7 +11,7 @@
 --          changed <due ms> (not as expected) | leased | dead | finished <outcome> <ms> | unknown |
 --          refused <why> | failed <why>; of a record that was carried out before, the first answer
 -- COST     O(log n) a message, n = messages of its topic due in its hours
---# include now, limits, arguments, due, delay, registry, shard, topic, durability, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, push, note, ends, turn, finish, place, expiry, reschedule, once, each
+--# include now, limits, arguments, due, delay, registry, shard, topic, durability, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, fair, push, note, ends, turn, finish, place, expiry, reschedule, once, each
 
 arguments('reschedule', 2, 3)
 local no = topic_no(ARGV[2])

@@ -86,6 +86,7 @@ impl Shard {
         self.put_due(round * 2 * PUMP_BATCH, PUMP_BATCH / BATCH + 1).await;
         self.group(round).await;
         self.limited(round).await;
+        self.in_turn(round).await;
         self.look(round as u64).await;
         self.own(round).await;
     }
@@ -177,6 +178,27 @@ impl Shard {
             self.measure("reserve (parked messages)", BATCH - 1, Verb::Reserve, reserve_limited()).await;
         let held = receipts(&answer, BATCH - 1);
         self.call(Verb::Ack, held).await;
+    }
+
+    /// A topic in fair order, with a message of each of a hundred groups.
+    async fn in_turn(&mut self, round: usize) {
+        self.order("fair").await;
+        let past = self.server.past_ms(round);
+        let mut args = words(["limited"]).to_vec();
+        for number in 0..BATCH {
+            let group = Some(Group::new(format!("user-{number}")).expect("a plain name is a group's"));
+            let grouped = delayq::protocol::Envelope { group, ..envelope() }.encode();
+            args.extend([self.server.id(), text(past), Vec::new(), grouped]);
+        }
+        self.measure("put (groups in turn)", BATCH, Verb::Put, args).await;
+        let answer = self.measure("reserve (groups in turn)", BATCH, Verb::Reserve, reserve_limited()).await;
+        let held = receipts(&answer, BATCH);
+        self.call(Verb::Ack, held).await;
+        self.order("ready").await;
+    }
+
+    async fn order(&mut self, order: &str) {
+        self.call(Verb::Configure, words(["limited", "group_order", order])).await;
     }
 
     async fn put_limited(&mut self, round: usize) {

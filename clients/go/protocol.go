@@ -179,6 +179,9 @@ type Policy struct {
 	// GroupFailed: Handling of a group's other messages while one of them has failed: pass (they are delivered meanwhile) or block
 	// (they wait until it has finished). Default pass.
 	GroupFailed *string
+	// GroupOrder: Order in which ready messages are handed out: ready (as they became ready) or fair (the groups take turns, so
+	// that many messages of one group do not delay those of another). Default ready.
+	GroupOrder *string
 	// Durability: Confirmation that puts, cancels and reschedules wait for: memory (none), disk (the master's append-only file,
 	// synced; needs Redis 7.2), or replica:N (N replicas, 1 to 9, have the write). Default memory.
 	Durability *string
@@ -208,6 +211,7 @@ const (
 	SettingDeadMax           = Setting("dead_max")
 	SettingGroupInFlight     = Setting("group_in_flight")
 	SettingGroupFailed       = Setting("group_failed")
+	SettingGroupOrder        = Setting("group_order")
 	SettingDurability        = Setting("durability")
 	SettingPaused            = Setting("paused")
 	SettingRate              = Setting("rate")
@@ -237,6 +241,7 @@ var settingForms = []settingForm{
 	{SettingDeadMax, "DeadMax", "count", 0, 4294967295, nil},
 	{SettingGroupInFlight, "GroupInFlight", "count", 0, 65535, nil},
 	{SettingGroupFailed, "GroupFailed", "word", 0, 0, regexp.MustCompile(`^(pass|block)$`)},
+	{SettingGroupOrder, "GroupOrder", "word", 0, 0, regexp.MustCompile(`^(ready|fair)$`)},
 	{SettingDurability, "Durability", "word", 0, 0, regexp.MustCompile(`^(memory|disk|replica:[1-9])$`)},
 	{SettingPaused, "Paused", "flag", 0, 0, nil},
 	{SettingRate, "Rate", "rate", 1e-9, 1e9, nil},

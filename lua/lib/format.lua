@@ -18,5 +18,7 @@ local BLOCKS = 16384
 -- it.
 local HELD, PAUSED, BLOCKED = 1024, 2048, 32768
 local INDEXED = EXPIRES + GROUP
+-- The messages without a group in fair order, which are one group more: no group has this name.
+local NO_GROUP = '\1'
 -- The flags that this version does not know. They come from a later version, which may put fields before the payload.
 local LATER_FLAGS = 8192

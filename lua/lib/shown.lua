@@ -1,7 +1,7 @@
 -- Messages for display.
 
--- The flags of the hindrances of a ready message: other messages of the group are parked, the group is paused, or another message
--- failed and blocks the group.
+-- The flags of the hindrances of a ready message: others of the group are parked and the group has no turn, the group is paused, or
+-- another message failed and blocks the group.
 local function held_by_group(m)
   if bit.band(m.flags, GROUP) == 0 then return 0 end
   local whole, _, _, _, group = pcall(fields, m.env, m.flags)
@@ -12,11 +12,12 @@ local function held_by_group(m)
     local first = redis.pcall('ZRANGE', base .. 'x:' .. m.no, '[' .. group .. '\31', '(' .. group .. '\32', 'BYLEX', 'LIMIT', 0, 1)
     if first[1] then return HELD + BLOCKED end
   end
-  return type(redis.pcall('ZSCORE', base .. 'k:' .. m.no, group)) == 'string' and HELD or 0
+  local is_parked = type(redis.pcall('ZSCORE', base .. 'k:' .. m.no, group)) == 'string'
+  return is_parked and not redis.pcall('ZSCORE', base .. 'n:' .. m.no, group) and HELD or 0
 end
 
--- A message for display: its envelope with the actual state (READY where ready, with HELD while parked messages of its group
--- go first or the group is paused) and the reason of a dead letter at the end, its gen and its state; nil if missing. A key of
+-- A message for display: its envelope with the actual state (READY where ready, with HELD while its group
+-- holds it) and the reason of a dead letter at the end, its gen and its state; nil if missing. A key of
 -- another type is shown as a malformed envelope.
 local function shown(no, id)
   local env = whole_of(no, id)

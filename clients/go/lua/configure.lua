@@ -11,10 +11,11 @@
 --          100,000; 0: none, and kept events are deleted), history_for_ms (their retention: at least 1,000),
 --          dead_for_ms (retention of dead letters; 0: for ever), dead_max (maximum in this shard; 0: unlimited). Sweeps
 --          enforce these two; group_in_flight (maximum leased messages of a group: at most 65535; 0: unlimited);
---          group_failed (pass | block: whether other messages of the group pass a failed one); durability (memory | disk |
+--          group_failed (pass | block: whether other messages of the group pass a failed one); group_order (ready | fair:
+--          as messages became ready, or the groups in turn); durability (memory | disk |
 --          replica:<1 to 9>: confirmation before a write is answered)
 -- RETURNS  every field that is set, as field, value, …; includes notes of scripts
--- COST     O(1); O(topics) when setting history or durability, O(n log n) when setting a limit of groups, n = groups with parked
+-- COST     O(1); O(topics) when setting history, group_order or durability, O(n log n) when setting a limit of groups, n = groups with parked
 --          messages
 --# include now, limits, arguments, registry, shard, names, topic, topic_new, topics, defaults, policy, backoff, nearest, alarm, histories, durabilities
 
@@ -47,6 +48,7 @@ local fits = {
   dead_max = whole(0, 4294967295),
   group_in_flight = whole(0, 65535),
   group_failed = function(text) return text == 'pass' or text == 'block' end,
+  group_order = function(text) return text == 'ready' or text == 'fair' end,
   durability = function(text) return text == 'memory' or text == 'disk' or string.find(text, '^replica:[1-9]$') end,
 }
 
@@ -66,6 +68,8 @@ for i = 3, #ARGV, 2 do
 end
 if longest > remembered then redis.call('HSET', key, 'remembered_ms', string.format('%.0f', longest)) end
 for i = 3, #ARGV, 2 do
+  -- The mark first: without it, no reserve looks at groups.
+  if string.find(ARGV[i], '^group_') and ARGV[i + 1] ~= '' then redis.call('HSET', key, 'grouped', '1') end
   if ARGV[i + 1] == '' then
     redis.call('HDEL', key, ARGV[i])
   else
@@ -75,12 +79,12 @@ end
 for i = 3, #ARGV, 2 do
   if ARGV[i] == 'history' then
     if ARGV[i + 1] == '' or ARGV[i + 1] == '0' then drop_history(no) end
-    note_histories()
+    note_topics()
   elseif string.find(ARGV[i], '^group_') then
-    if ARGV[i + 1] ~= '' then redis.call('HSET', key, 'grouped', '1') end
-    -- Groups that wait may go on by a looser limit: a turn too many is dropped.
+    -- Groups that wait may go on by a looser limit, or without turns: a turn too many is dropped.
     local turns, full = base .. 'n:' .. no, base .. 'k:' .. no
-    if redis.call('EXISTS', full) == 1 then redis.pcall('ZUNIONSTORE', turns, '2', turns, full, 'AGGREGATE', 'MIN') end
+    if ARGV[i] == 'group_order' then note_topics() end
+    if redis.call('EXISTS', full) == 1 then redis.pcall('ZUNIONSTORE', turns, '2', turns, full, 'WEIGHTS', '1', '1000', 'AGGREGATE', 'MIN') end
   elseif ARGV[i] == 'durability' then
     note_durabilities()
   elseif ARGV[i] == 'history_for_ms' and redis.call('EXISTS', base .. 'h:' .. no) == 1 then

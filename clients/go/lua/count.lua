@@ -8,8 +8,8 @@
 --          then of the first step only: ready, leased, dead, accepted, delivered, cancelled, expired, purged,
 --          replaced, buried, paused (1 or ""), rate or "", number of keys of another type (their contents are not counted),
 --          ready ms of the head of the ready queue or "", the earlier of that and the due times of leased messages (the
---          first 500 leases of the shard) or "", number of groups with parked messages, of
---          paused groups, and of failed messages that block their groups
+--          first 500 leases of the shard) or "", number of groups with parked messages and without
+--          a turn, of paused groups, and of failed messages that block their groups
 -- COST     O(log n) an hour with any alarm, n = alarms; 1,000 hours a call. O(1) a leased message
 --# include now, registry, shard, limits, arguments, topic, stats, nearest, alarm, format, envelope, hour, bucket, look, head
 
@@ -57,7 +57,8 @@ if hour == 0 then
     answer[#answer + 1] = name == 'dead' and ask(0, 'ZCARD', base .. 'd:' .. no) or tonumber(stats[i] or '') or 0
   end
   local of_groups = {}
-  for i, index in ipairs({ 'k:', 'q:', 'x:' }) do of_groups[i] = ask(0, 'ZCARD', base .. index .. no) end
+  for i, index in ipairs({ 'k:', 'q:', 'x:', 'n:' }) do of_groups[i] = ask(0, 'ZCARD', base .. index .. no) end
+  of_groups[1] = math.max(of_groups[1] - table.remove(of_groups), 0)
   local paused, rate = unpack(ask({}, 'HMGET', base .. 't:' .. no, 'paused', 'rate'))
   answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = paused or '', rate or '', unreadable
   -- A queue without a ready message holds stale entries at the most.

@@ -14,7 +14,7 @@
 --          dead | finished <outcome> <ms> | unknown | refused <why> | failed <why>;
 --          of a record that was carried out before, the first answers, and nothing is changed
 -- COST     O(log n) a message, n = messages of its topic due in its hour
---# include now, limits, arguments, due, delay, registry, shard, topic, durability, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, push, note, ends, turn, finish, place, expiry, reschedule, cancel, kill, revive, once, each
+--# include now, limits, arguments, due, delay, registry, shard, topic, durability, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, fair, push, note, ends, turn, finish, place, expiry, reschedule, cancel, kill, revive, once, each
 
 if #ARGV ~= 4 then arguments('operate', 4, 3) end
 local no, record = topic_no(ARGV[2]), ARGV[3] ~= '' and ARGV[3] or nil

@@ -8,7 +8,7 @@
 -- RETURNS  one answer a message: ready <due ms> | delayed <due ms> | refused <why> (the message would have expired by
 --          then, and stays dead) | not dead <state> | unknown | failed <why>
 -- COST     O(log n) a message, n = dead letters of its topic
---# include now, limits, arguments, registry, shard, topic, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, push, note, ends, turn, finish, place, expiry, revive, each
+--# include now, limits, arguments, registry, shard, topic, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, fair, push, note, ends, turn, finish, place, expiry, revive, each
 
 arguments('replay', 3, 1)
 local delay_text, attempts, lives = string.match(ARGV[3], '^(%S+) (%d+) (%d+)$')

@@ -8,7 +8,7 @@
 --          continues), difference in ms (not 0), limit (1 to 500)
 -- RETURNS  more | done | busy (a shift with another token is in progress), moved in this step, skipped
 -- COST     O(log n) a message of the group in all topics. The cursor is in `shift:<group>` until an hour after the last step
---# include now, limits, arguments, names, delay, registry, shard, topic, durability, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, push, note, ends, turn, finish, place, expiry, reschedule, page
+--# include now, limits, arguments, names, delay, registry, shard, topic, durability, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, stale, ready, fair, push, note, ends, turn, finish, place, expiry, reschedule, page
 
 arguments('shift_group', 6)
 local group, only = ARGV[2], ARGV[3] ~= '' and (topic_no(ARGV[3]) or 'none')

@@ -35,7 +35,9 @@ local function held_of(no, ready)
   if redis.call('EXISTS', base .. 'k:' .. no) == 0 then return 0 end
   local free = length('r:' .. no)
   most = tonumber(most) or 0
-  for _, group in ipairs(redis.pcall('ZRANGE', base .. 'n:' .. no, 0, 99)) do
+  local turns = redis.pcall('ZRANGE', base .. 'n:' .. no, 0, 100)
+  if #turns > 100 then return 0 end
+  for _, group in ipairs(turns) do
     local parked = length('p:' .. no .. ':' .. group)
     free = free + (most > 0 and math.min(parked, most) or parked)
   end

@@ -130,6 +130,11 @@ export interface Policy {
    */
   groupFailed?: "pass" | "block";
   /**
+   * Order in which ready messages are handed out: ready (as they became ready) or fair (the groups take turns, so that many
+   * messages of one group do not delay those of another). Default ready.
+   */
+  groupOrder?: "ready" | "fair";
+  /**
    * Confirmation that puts, cancels and reschedules wait for: memory (none), disk (the master's append-only file, synced; needs
    * Redis 7.2), or replica:N (N replicas, 1 to 9, have the write). Default memory.
    */
@@ -159,6 +164,7 @@ export const SETTINGS: Record<keyof Policy, SettingForm> = {
   deadMax: { field: "dead_max", kind: "count", least: 0, most: 4_294_967_295, word: /^()$/ },
   groupInFlight: { field: "group_in_flight", kind: "count", least: 0, most: 65_535, word: /^()$/ },
   groupFailed: { field: "group_failed", kind: "word", least: 0, most: 0, word: /^(pass|block)$/ },
+  groupOrder: { field: "group_order", kind: "word", least: 0, most: 0, word: /^(ready|fair)$/ },
   durability: { field: "durability", kind: "word", least: 0, most: 0, word: /^(memory|disk|replica:[1-9])$/ },
   paused: { field: "paused", kind: "flag", least: 0, most: 0, word: /^()$/ },
   rate: { field: "rate", kind: "rate", least: 1e-9, most: 1e9, word: /^()$/ },

@@ -195,6 +195,7 @@ SETTINGS = {
     "dead_max": SettingForm("dead_max", "count", 0, 4_294_967_295),
     "group_in_flight": SettingForm("group_in_flight", "count", 0, 65_535),
     "group_failed": SettingForm("group_failed", "word", words=("pass", "block")),
+    "group_order": SettingForm("group_order", "word", words=("ready", "fair")),
     "durability": SettingForm("durability", "word", words=("memory", "disk", "replica:[1-9]")),
     "paused": SettingForm("paused", "flag"),
     "rate": SettingForm("rate", "rate", 1e-9, 1e9),

@@ -12,7 +12,8 @@ from .message import Backoff
 Setting = Literal[
     "max_attempts", "lease", "backoff", "expire_after", "remember_cancelled", "remember_own",
     "remember_generated", "repeats", "codec", "history", "history_for", "dead_for",
-    "dead_max", "group_in_flight", "group_failed", "durability", "paused", "rate",
+    "dead_max", "group_in_flight", "group_failed", "group_order", "durability", "paused",
+    "rate",
 ]
 
 
@@ -53,6 +54,9 @@ class Settings:
     #: Handling of a group's other messages while one of them has failed: pass (they are delivered meanwhile) or block (they
     #: wait until it has finished). Default pass.
     group_failed: Literal["pass", "block"] | None = None
+    #: Order in which ready messages are handed out: ready (as they became ready) or fair (the groups take turns, so that many
+    #: messages of one group do not delay those of another). Default ready.
+    group_order: Literal["ready", "fair"] | None = None
     #: Confirmation that puts, cancels and reschedules wait for: memory (none), disk (the master's append-only file, synced;
     #: needs Redis 7.2), or replica:N (N replicas, 1 to 9, have the write). Default memory.
     durability: str | None = None

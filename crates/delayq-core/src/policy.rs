@@ -38,6 +38,16 @@ pub enum GroupFailed {
     Block,
 }
 
+/// The order in which workers get the ready messages of a topic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GroupOrder {
+    /// As the messages became ready.
+    #[default]
+    Ready,
+    /// The groups take turns.
+    Fair,
+}
+
 /// One entry of the table: the description of a setting for every language.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
@@ -164,6 +174,9 @@ settings! {
     GroupFailed, group_failed: GroupFailed = GroupFailed::Pass, "group-failed", "group_failed", Form::Word(&["pass", "block"]), "",
         "pass", "Handling of a group's other messages while one of them has failed: pass (they are delivered meanwhile) or block \
          (they wait until it has finished)";
+    GroupOrder, group_order: GroupOrder = GroupOrder::Ready, "group-order", "group_order", Form::Word(&["ready", "fair"]), "",
+        "ready", "Order in which ready messages are handed out: ready (as they became ready) or fair (the groups take turns, so that \
+         many messages of one group do not delay those of another)";
     Durability, durability: Durability = Durability::Memory, "durability", "durability",
         Form::Word(&["memory", "disk", "replica:[1-9]"]), "", "memory",
         "Confirmation that puts, cancels and reschedules wait for: memory (none), disk (the master's append-only file, synced; \
@@ -215,7 +228,7 @@ macro_rules! stored_as_text {
     };
 }
 
-stored_as_text!(u16, u32, u64, Repeats, GroupFailed, Codec, Durability);
+stored_as_text!(u16, u32, u64, Repeats, GroupFailed, GroupOrder, Codec, Durability);
 
 impl Stored for Duration {
     fn encode(&self) -> Vec<u8> {
@@ -367,6 +380,29 @@ impl fmt::Display for GroupFailed {
     }
 }
 
+// === impl GroupOrder ===
+
+impl FromStr for GroupOrder {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "ready" => Ok(Self::Ready),
+            "fair" => Ok(Self::Fair),
+            _ => Err("must be ready or fair".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for GroupOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ready => "ready",
+            Self::Fair => "fair",
+        })
+    }
+}
+
 /// The field of `configure` with this name, if any.
 pub fn known_field(name: &str) -> Option<&'static str> {
     fields().find(|field| *field == name)
@@ -428,6 +464,7 @@ mod tests {
             (PolicySetting::Durability, "replica:9", "replica:0"),
             (PolicySetting::Repeats, "refuse", ""),
             (PolicySetting::GroupFailed, "block", "stop"),
+            (PolicySetting::GroupOrder, "fair", "unfair"),
         ] {
             policy.set(setting, taken.as_bytes()).unwrap();
             assert_eq!(policy.stored(setting), Some(taken.as_bytes().to_vec()));

@@ -48,7 +48,7 @@ macro_rules! parts {
 
 parts! {
     "alarm", "arguments", "backoff", "bucket", "cancel", "counts", "cursor", "defaults", "delay", "due", "durabilities",
-    "durability", "each", "empty", "ends", "envelope", "expiry", "fault", "fields", "finish", "flight", "format", "gen",
+    "durability", "each", "empty", "ends", "envelope", "expiry", "fair", "fault", "fields", "finish", "flight", "format", "gen",
     "head", "histories", "hour", "kill", "lease", "limits", "look", "names", "nearest", "note", "now", "once", "page", "parked", "place",
     "policy", "push", "ready", "receipt", "record", "registry", "reschedule", "retry", "revive", "shard", "shown", "stale", "starts",
     "stats", "stranded", "tables", "topic", "topic_new", "topics", "turn", "wake",

@@ -71,7 +71,7 @@ local function put(id, text, env)
   local head = struct.pack(HEAD, FORMAT, PENDING, flags, gen(expires or group), due, now, 0, 0, max)
   local member = id .. sub(head, 5, 8)
   if direct then
-    push_ready(no, { member .. ready_stamp() })
+    push_ready(no, member .. ready_stamp(), flags, group)
   else
     bucket_add(bucket_of(no, due), due, { due, member })
   end

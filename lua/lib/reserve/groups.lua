@@ -1,12 +1,13 @@
 -- reserve/groups: the room of groups, of which a topic leases at most `group_in_flight` messages at a time, none while paused, and
--- only failed ones while these block the group.
+-- only failed ones while these block the group. In fair order every message is parked until a turn of its group.
 --
--- NEEDS    base, come_back, fields, gen_bytes, now, read, sub, BLOCKS, GROUP, LEASED
--- GIVES    any_paused, blocked, blocking, group_in, has_to_wait, is_blocked, leads, limit, park, queued, room_of, rooms
+-- NEEDS    base, come_back, fields, gen_bytes, next_turn, now, read, sub, BLOCKS, GROUP, LEASED, NO_GROUP
+-- GIVES    any_paused, blocked, blocking, fair, group_in, has_to_wait, is_blocked, leads, limit, park, queued, room_of,
+--          rooms
 
 -- The limit of the topic at hand, nil without; whether any of its groups is paused, and whether failed messages block; the room
--- left in its groups, whether messages of a group are parked, and whether a group is blocked.
-local limit, any_paused, blocking, rooms, queued, blocked
+-- left in its groups, whether messages of a group are parked, and whether a group is blocked; whether the groups take turns.
+local limit, any_paused, blocking, rooms, queued, blocked, fair
 
 -- True if a member of `f:<no>:<group>` still holds its message. An interrupted script leaves members that hold none.
 local function is_in_flight(no, receipt)
@@ -17,6 +18,7 @@ end
 -- Number of further messages of the group that may be leased. A full group has at least one message in flight: the end of its
 -- lease gives the group a turn, as the end of a pause does.
 local function room_of(no, group)
+  if group == NO_GROUP then return math.huge end
   if not rooms[group] and any_paused and redis.call('ZSCORE', base .. 'q:' .. no, group) then rooms[group] = 0 end
   if not rooms[group] then
     local flights = base .. 'f:' .. no .. ':' .. group
@@ -52,15 +54,17 @@ local function is_blocked(no, group)
   return blocked[group]
 end
 
--- The group of a ready message; nil without, or if it cannot be read.
+-- The group of a ready message; nil if it cannot be read, or without one, except in fair order.
 local function group_in(env, flags)
-  if bit.band(flags, GROUP) == 0 then return nil end
+  if bit.band(flags, GROUP) == 0 then return fair and NO_GROUP or nil end
   local whole, _, _, _, group = pcall(fields, env, flags)
   return whole and group or nil
 end
 
--- True if a ready message has to wait: the group is full or blocked, or other messages of the group came before.
+-- True if a ready message has to wait: the group is full or blocked, other messages of the group came before, or the groups take
+-- turns.
 local function has_to_wait(no, group, flags)
+  if fair then return true end
   if leads(flags) then return room_of(no, group) < 1 end
   if queued[group] == nil then queued[group] = redis.call('ZSCORE', base .. 'k:' .. no, group) ~= false end
   if not queued[group] and not is_blocked(no, group) and room_of(no, group) > 0 then return false end
@@ -72,9 +76,10 @@ end
 -- first, so that no parked entry is ever without a turn.
 local function park(no, group, entry, flags)
   redis.call('ZADD', base .. 'k:' .. no, 'NX', now, group)
-  if room_of(no, group) > 0 and not is_blocked(no, group) then
-    if redis.call('ZADD', base .. 'n:' .. no, 'NX', now, group) == 1 then redis.call('SPUBLISH', base .. 'ready', '') end
-    come_back(0)
+  if room_of(no, group) > 0 and (leads(flags) or not is_blocked(no, group)) then
+    if redis.call('ZADD', base .. 'n:' .. no, 'NX', next_turn(no), group) == 1 then redis.call('SPUBLISH', base .. 'ready', '') end
+    -- In fair order the turns of this call are still to come.
+    if not fair then come_back(0) end
   end
   local list = base .. 'p:' .. no .. ':' .. group
   if leads(flags) then redis.call('LPUSH', list, entry) else redis.call('RPUSH', list, entry) end

@@ -15,7 +15,7 @@ local function place(m, due)
   local member = m.id .. gen_bytes(m.gen)
   local ready = due <= now and not held
   if ready then
-    push_ready(m.no, { member .. ready_stamp() })
+    push_ready(m.no, member .. ready_stamp(), m.flags, group)
   else
     bucket_add(bucket_of(m.no, due), due, { due, member })
   end

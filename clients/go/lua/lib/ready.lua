@@ -1,5 +1,6 @@
 -- Ready queues: `r:<topic no>`, a list of id‖gen‖ready time (7 bytes, µs since the epoch), oldest first. A message that
--- is no longer ready is not searched for: its gen is stale, and the script that meets the entry drops it.
+-- is no longer ready is not searched for: its gen is stale, and the script that meets the entry drops it. `fair.lua` replaces
+-- `make_ready` in shards with a topic in fair order.
 
 -- Appends entries (at most 500), and wakes waiting consumers if the queue was empty. Returns false and the fault if
 -- Redis refuses; nothing may fail behind the append, or the next pump would append again.

@@ -14,27 +14,30 @@ local function trim(no, key, made)
   if gone > 0 then redis.call('LTRIM', base .. key, gone, '-1') end
 end
 
--- Parked entries of a paused or full group may wait for long, and meet no reserve until then.
-local function trim_parked()
-  local made = {}
-  for _, m in ipairs(stale_in_groups) do
-    local whole, _, _, _, group = pcall(fields, m.env, m.flags)
-    if whole then made[m.no .. ':' .. group] = (made[m.no .. ':' .. group] or 0) + 1 end
-  end
-  for parked, count_of in pairs(made) do
-    local no, group = string.match(parked, '^(%d+):(.*)$')
-    if type(redis.pcall('ZSCORE', base .. 'k:' .. no, group)) == 'string' then
-      trim(no, 'p:' .. parked, count_of)
-      if redis.call('EXISTS', base .. 'p:' .. parked) == 0 then
-        redis.pcall('ZREM', base .. 'k:' .. no, group)
-        redis.pcall('ZREM', base .. 'n:' .. no, group)
-      end
-    end
+-- Trims the list of a group: the parked entries of a paused or full group may wait for long, and meet no reserve until then.
+local function trim_parked(no, group, made)
+  if type(redis.pcall('ZSCORE', base .. 'k:' .. no, group)) ~= 'string' then return end
+  local list = 'p:' .. no .. ':' .. group
+  trim(no, list, made)
+  if redis.call('EXISTS', base .. list) == 0 then
+    redis.pcall('ZREM', base .. 'k:' .. no, group)
+    redis.pcall('ZREM', base .. 'n:' .. no, group)
   end
 end
 
 -- Call once all messages of the call are in place.
 local function trim_ready()
-  for no, made in pairs(made_stale) do trim(no, 'r:' .. no, made) end
-  if stale_in_groups[1] then trim_parked() end
+  local in_lists = {}
+  for _, m in ipairs(stale_in_groups) do
+    local whole, _, _, _, group = pcall(fields, m.env, m.flags)
+    if whole then in_lists[m.no .. ':' .. group] = (in_lists[m.no .. ':' .. group] or 0) + 1 end
+  end
+  for no, made in pairs(made_stale) do
+    trim(no, 'r:' .. no, made)
+    trim_parked(no, NO_GROUP, made)
+  end
+  for list, made in pairs(in_lists) do
+    local no, group = string.match(list, '^(%d+):(.*)$')
+    trim_parked(no, group, made)
+  end
 end

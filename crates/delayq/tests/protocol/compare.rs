@@ -1,6 +1,6 @@
 //! Compares every key and every entry of a shard with the model.
 
-use crate::model::limiting::is_among;
+use crate::model::limiting::{NO_GROUP, is_among};
 use crate::model::{Model, Msg, Outcome, Place, index_name};
 use crate::snapshot::{Name, Snapshot, lossy, parse_name};
 use delayq::{State, UnixMillis};
@@ -56,7 +56,7 @@ pub(crate) fn compare(model: &Model, shard: &Snapshot, watch: &mut Watch) -> Out
     registry(model, shard)?;
     alarms(shard)?;
     histories(model, shard, watch)?;
-    told(shard, watch)
+    told(model, shard, watch)
 }
 
 fn message(name: &Name, msg: &Msg, model: &Model, shard: &Snapshot, watch: &mut Watch) -> Outcome {
@@ -82,8 +82,8 @@ fn message(name: &Name, msg: &Msg, model: &Model, shard: &Snapshot, watch: &mut 
     let member = [&name.1[..], &generation.to_be_bytes()].concat();
     let in_bucket: Vec<_> =
         shard.buckets.iter().filter(|(no, _, m, _)| *no == name.0 && *m == member).collect();
-    let group = wanted.group.as_ref().map(|group| (name.0, group.to_string()));
-    let parked = group.and_then(|group| shard.parked.get(&group));
+    let group = wanted.group.as_ref().map_or(NO_GROUP, |group| group.as_str());
+    let parked = shard.parked.get(&(name.0, group.to_owned()));
     let queue = shard.ready.get(&name.0).into_iter().chain(parked).flatten();
     let in_queue: Vec<_> =
         queue.filter(|entry| entry.starts_with(&member) && entry.len() == member.len() + 7).collect();
@@ -262,6 +262,8 @@ fn registry(model: &Model, shard: &Snapshot) -> Outcome {
     let field = |name: &str| meta.get(name).map(|value| lossy(value)).unwrap_or_default();
     ensure!(field("epoch") == model.epoch.to_string(), "epoch {}, not {}", field("epoch"), model.epoch);
     ensure!((field("hold") == "1") == model.held, "hold {:?}", field("hold"));
+    let any_fair = (1..=model.topics.len() as u32).any(|no| model.is_fair(no));
+    ensure!((field("fair") == "1") == any_fair, "fair {:?}", field("fair"));
     let (owner, until) = model.owner.clone().unwrap_or_default();
     ensure!(field("owner") == owner, "owner {}, not {owner}", field("owner"));
     ensure!(field("owner_until").parse().unwrap_or(0) == until, "owned until {}", field("owner_until"));
@@ -382,7 +384,7 @@ fn turns_of(shard: &Snapshot) -> BTreeSet<(String, Vec<u8>)> {
 }
 
 /// The timer was notified of every nearer due time, and waiting consumers of every queue that was empty.
-fn told(shard: &Snapshot, watch: &mut Watch) -> Outcome {
+fn told(model: &Model, shard: &Snapshot, watch: &mut Watch) -> Outcome {
     let news = &shard.said[watch.said.min(shard.said.len())..];
     watch.said = shard.said.len();
     for line in news {
@@ -402,7 +404,10 @@ fn told(shard: &Snapshot, watch: &mut Watch) -> Outcome {
     for (name, groups) in shard.indexes.iter().filter(|(name, _)| name.starts_with("n:")) {
         let heard = news.iter().any(|line| line.contains("}:ready="));
         let is_new = groups.keys().any(|group| !watch.turns.contains(&(name.clone(), group.clone())));
-        ensure!(!is_new || heard, "nobody was told of a turn in {name}");
+        let was_empty = !watch.turns.iter().any(|(other, _)| other == name);
+        // In fair order the turns are a queue like the ready queue.
+        let is_fair = name[2..].parse().is_ok_and(|no| model.is_fair(no));
+        ensure!(!is_new || heard || is_fair && !was_empty, "nobody was told of a turn in {name}");
     }
     watch.turns = turns_of(shard);
     watch.queues = shard.ready.iter().map(|(no, queue)| (*no, queue.len())).collect();

@@ -20,6 +20,7 @@ mod forgetting;
 mod given_back;
 mod group_blocks;
 mod group_limits;
+mod group_order;
 mod group_pauses;
 mod headers;
 mod history;

@@ -212,6 +212,11 @@ impl Model {
     }
 
     pub(crate) fn apply(&mut self, action: &Action, call: &Call<'_>) -> Outcome {
+        self.change(action, call)?;
+        self.queue_is_left(call)
+    }
+
+    fn change(&mut self, action: &Action, call: &Call<'_>) -> Outcome {
         match action {
             Action::Put { topic, items } => self.put_all(topic, items, call),
             Action::Cancel { topic, ids } => {

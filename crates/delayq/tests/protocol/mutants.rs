@@ -502,7 +502,7 @@ const MUTANTS_OF_SWEEPS: [(&str, &str, &str, &str); 5] = [
     ),
 ];
 
-const MUTANTS_OF_GROUPS: [(&str, &str, &str, &str); 46] = [
+const MUTANTS_OF_GROUPS: [(&str, &str, &str, &str); 63] = [
     (
         "put takes a lifetime for the topic's",
         "lib/put/each",
@@ -520,7 +520,7 @@ const MUTANTS_OF_GROUPS: [(&str, &str, &str, &str); 46] = [
     (
         "a leased message does not count in its group",
         "lib/reserve/take",
-        "if limit < math.huge then flights",
+        "if limit < math.huge and group ~= NO_GROUP then flights",
         "if false then flights",
     ),
     (
@@ -582,7 +582,7 @@ const MUTANTS_OF_GROUPS: [(&str, &str, &str, &str); 46] = [
         "redis.pcall('ZREM', base .. 'k:' .. no, group)",
         "do end",
     ),
-    ("a turn is told to nobody", "lib/turn", "now, group) == 1 then", "now, group) == 2 then"),
+    ("a turn is told to nobody", "lib/turn", "group) == 1 then", "group) == 2 then"),
     ("a failed message does not block", "lib/flight", "m.flags = bit.bor(m.flags, BLOCKS)", "do end"),
     (
         "a failed message is in no index",
@@ -643,8 +643,8 @@ const MUTANTS_OF_GROUPS: [(&str, &str, &str, &str); 46] = [
     (
         "a topic forgets that failed messages block",
         "lib/reserve/topic",
-        "and not blocking and redis.call",
-        "and redis.call",
+        "and not blocking and not fair",
+        "and not fair",
     ),
     ("a message of a blocked group looks free", "lib/shown", "return HELD + BLOCKED end", "return 0 end"),
     ("a failed message looks held", "lib/shown", "if bit.band(m.flags, BLOCKS) > 0 then return 0 end", ""),
@@ -654,6 +654,73 @@ const MUTANTS_OF_GROUPS: [(&str, &str, &str, &str); 46] = [
         "return not waits_for_failed(no, group)",
         "return true",
     ),
+    ("in fair order a message joins the ready queue", "lib/fair", "if not its_flags then", "if true then"),
+    (
+        "in fair order a group has no turn",
+        "lib/fair",
+        "redis.call('ZADD', turns, 'NX', math.max(now_us, (last or 0) + 1), group) == 1",
+        "false",
+    ),
+    ("in fair order a turn is told to nobody", "lib/fair", "if is_new and not last then", "if false then"),
+    ("in fair order a failed message stands behind", "lib/fair", "leads and 'LPUSH' or 'RPUSH'", "'RPUSH'"),
+    ("in fair order a put joins the ready queue", "put", "terms[6] == 'fair'", "false"),
+    ("no pump is told of fair order", "lib/histories", "note_any('fair', fair)", "do end"),
+    (
+        "a group keeps its turn",
+        "lib/reserve/turns",
+        "redis.call('ZADD', turns, next_turn(no), group)\n          again",
+        "again",
+    ),
+    (
+        "the first group has no need to share",
+        "lib/reserve/turns",
+        "fair and math.max(math.floor(math.min(wanted, most - taken) / #waiting), 1) or most",
+        "most",
+    ),
+    (
+        "a group gets its share once a call",
+        "lib/reserve/turns",
+        "bytes < max_bytes and again or nil",
+        "bytes < max_bytes and nil",
+    ),
+    (
+        "what was ready before waits for ever",
+        "lib/reserve/topic",
+        "fair and take_queued(",
+        "false and take_queued(",
+    ),
+    ("what was ready before passes the turns", "lib/reserve/groups", "if fair then return true end", ""),
+    (
+        "messages without a group take no turns",
+        "lib/reserve/groups",
+        "return fair and NO_GROUP or nil end",
+        "return nil end",
+    ),
+    (
+        "messages without a group have a limit",
+        "lib/reserve/groups",
+        "  if group == NO_GROUP then return math.huge end\n",
+        "",
+    ),
+    (
+        "a topic forgets that its groups take turns",
+        "lib/reserve/topic",
+        "and not blocking and not fair",
+        "and not blocking",
+    ),
+    (
+        "a group with a turn looks held",
+        "lib/shown",
+        "and not redis.pcall('ZSCORE', base .. 'n:' .. m.no, group)",
+        "",
+    ),
+    (
+        "a group with a turn counts as full",
+        "count",
+        "of_groups[1] - table.remove(of_groups)",
+        "(table.remove(of_groups) and of_groups[1])",
+    ),
+    ("the age of parked messages is unknown", "lib/head", "group and 'p:' .. no", "false and 'p:' .. no"),
 ];
 
 /// `DELAYQ_MUTANTS=put,lib/page` selects the mutants of some files.

@@ -280,6 +280,15 @@ fn blocked(name: &'static str, action: impl Fn(&Lab) -> Action + 'static) -> Cas
     Case { prior: Box::new(prior), blocks: true, ..case(name, action) }
 }
 
+/// A case with groups that take turns, and with messages that were ready before.
+fn fair(name: &'static str, action: impl Fn(&Lab) -> Action + 'static) -> Case {
+    Case { prior: Box::new(|_| vec![fair_order("fair")]), ..case(name, action) }
+}
+
+fn fair_order(order: &str) -> Action {
+    Action::configure("a", "group_order", order)
+}
+
 fn blocks() -> Action {
     Action::configure("a", "group_failed", "block")
 }
@@ -289,7 +298,11 @@ fn pause(pauses: bool) -> Action {
 }
 
 fn reserve() -> Action {
-    Action::Reserve(Reserve::from("a", 100, Some(1000)))
+    reserve_of(100)
+}
+
+fn reserve_of(most: u64) -> Action {
+    Action::Reserve(Reserve::from("a", most, Some(1000)))
 }
 
 fn changes(id: &str, due: u64) -> Action {
@@ -437,6 +450,22 @@ fn cases() -> Vec<Case> {
         blocked("edit of a failed message", merging("leased", edit)),
         blocked("put over a dead letter that blocks", replacing("last")),
         blocked("no more blocks", |_| Action::configure("a", "group_failed", "pass")),
+    ]);
+    let in_turn = |_: &Lab| vec![fair_order("fair"), reserve_of(1)];
+    cases.extend([
+        case("fair order", |_| fair_order("fair")),
+        fair("reserve of what was ready before", |_| reserve()),
+        fair("put in fair order", move |_| put(two("new", NOW).to_vec())),
+        fair("release in fair order", |lab| release(lab, "leased", Some(0))),
+        fair("promote in fair order", |_| promote("a", "")),
+        Case { at: 600, ..fair("pump in fair order", pump) },
+        Case { prior: Box::new(in_turn), ..case("reserve in fair order", |_| reserve_of(2)) },
+        Case { prior: Box::new(in_turn), ..case("purge in fair order", |_| purge("ready")) },
+        Case { prior: Box::new(in_turn), ..case("no fair order", |_| fair_order("")) },
+        Case {
+            prior: Box::new(|_| vec![fair_order("fair"), reserve_of(1), fair_order("")]),
+            ..case("reserve after fair order", |_| reserve())
+        },
     ]);
     cases.push(Case { at: 600, ..case("pump what is due", pump) });
     cases.push(Case { at: 600, ..paused("pump what expires while it is parked", pump) });

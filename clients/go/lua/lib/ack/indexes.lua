@@ -1,6 +1,6 @@
 -- ack/indexes: lists the ends of markers, and gives turns to groups. Stops at the first failure.
 --
--- NEEDS    base, landed, lists, nearest, now, sub, LAST_MS
+-- NEEDS    base, landed, lists, nearest, now_us, sub, LAST_MS
 -- CHANGES  nearest
 -- GIVES    failed
 
@@ -23,7 +23,7 @@ end
 for i = 1, landed and not failed and #landed or 0, 3 do
   local no, group = landed[i], landed[i + 1]
   local is_queued = redis.pcall('ZSCORE', base .. 'k:' .. no, group)
-  local given = is_queued and redis.pcall('ZADD', base .. 'n:' .. no, 'NX', now, group)
+  local given = is_queued and redis.pcall('ZADD', base .. 'n:' .. no, 'NX', now_us, group)
   failed = failed or type(is_queued) == 'table' or type(given) == 'table'
   if given == 1 then
     local name = redis.pcall('HGET', base .. 't:' .. no, 'name')

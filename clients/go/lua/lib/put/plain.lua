@@ -1,8 +1,8 @@
 -- put/plain: lays out the leading plain messages of a call: bodies, buckets, ready entries, groups and answers.
 --
--- NEEDS    accepted, answers, at, base, bodies, buckets, byte, call, carried, entries, find, free, held, joined, keys,
---          largest, last, last_gen, met, no, now, now_us, plain, records, sub, unleased, usual_max, FORMAT, GROUP,
---          HASH, HEADERS, LAST_MS, ZSTD
+-- NEEDS    accepted, answers, any_fair, at, base, bodies, buckets, byte, call, carried, entries, find, free, held,
+--          joined, keys, largest, last, last_gen, met, no, now, now_us, plain, records, sub, unleased, usual_max,
+--          FORMAT, GROUP, HASH, HEADERS, LAST_MS, ZSTD
 -- CHANGES  accepted, at, carried, entries, joined, largest, last_gen, met
 -- GIVES    due
 
@@ -22,6 +22,7 @@ while plain and at <= last do
     if not due or due == 0 or due > LAST_MS then break end
     due_bytes = struct.pack('>I8', due)
     if due <= now and not held then
+      if any_fair then break end
       -- A message already due has no bucket.
       bucket, hour_start = nil, nil
     elseif due - due % 3600000 ~= hour_start then

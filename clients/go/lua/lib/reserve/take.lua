@@ -2,7 +2,7 @@
 --
 -- NEEDS    alarm, answer, base, begun, blocked, blocking, bytes, call, come_back, count, drop, gen, gen_bytes, gens,
 --          group_in, has_to_wait, is_blocked, leads, leased_head, limit, look, looks, max_bytes, newer, note,
---          note_lease, now, park, room_of, rooms, set_aside, sub, wanted, who, HASH, INDEXED
+--          note_lease, now, park, room_of, rooms, set_aside, sub, wanted, who, HASH, INDEXED, NO_GROUP
 -- CHANGES  blocked, bytes, looks, newer, wanted
 -- GIVES    drop_unleased, take
 
@@ -80,7 +80,7 @@ local function take(no, n, until_ms, parked)
       taken, bytes = taken + 1, bytes + #env
       if group then
         rooms[group] = room_of(no, group) - 1
-        if limit < math.huge then flights[#flights + 1], flights[#flights + 2] = group, receipt end
+        if limit < math.huge and group ~= NO_GROUP then flights[#flights + 1], flights[#flights + 2] = group, receipt end
       end
     else
       local ok, counted = false, true

@@ -1,40 +1,51 @@
 -- reserve/topic: takes from one topic as much as its policy and the limits of the call allow.
 --
 -- NEEDS    allowance, answer, any_paused, base, begun, blocked, blocking, broken, bytes, come_back, drop_unleased,
---          lease_ms, limit, looks, max_bytes, now, place, queued, rooms, take, take_parked, topic_lease, wanted,
+--          fair, lease_ms, limit, looks, max_bytes, now, place, queued, rooms, take, take_parked, topic_lease, wanted,
 --          MOST_IDS
--- CHANGES  any_paused, begun, blocked, blocking, broken, limit, queued, rooms
+-- CHANGES  any_paused, begun, blocked, blocking, broken, fair, limit, queued, rooms
 -- GIVES    reserve_from, served
 
 -- True once a topic was served: of a topic begun by the fast path, only what was taken counts.
 local served = #answer > (begun and 9 or 6)
 
--- Applies the limit of the topic's groups and their pauses. Without any, ends the marks of an earlier limit once no message is
--- subject to them.
-local function limit_groups(no, grouped, in_flight, paused_groups, failed)
+-- Applies the limit of the topic's groups, their pauses and their order. Without any, ends the marks of an earlier limit once no
+-- message is subject to them.
+local function limit_groups(no, grouped, in_flight, paused_groups, failed, order)
   local most = tonumber(in_flight) or 0
   limit, rooms, queued, any_paused = grouped and (most > 0 and most or math.huge), {}, {}, paused_groups
-  blocking, blocked = failed == 'block', {}
-  if limit == math.huge and not any_paused and not blocking and redis.call('EXISTS', base .. 'k:' .. no) == 0
+  blocking, blocked, fair = failed == 'block', {}, order == 'fair'
+  if limit == math.huge and not any_paused and not blocking and not fair and redis.call('EXISTS', base .. 'k:' .. no) == 0
     and (tonumber(redis.call('HGET', base .. 'stats', 'leased:' .. no)) or 0) <= 0 then
     redis.call('HDEL', base .. 't:' .. no, 'grouped')
   end
 end
 
+-- Takes up to `most` messages from the ready queue, with more than `least` looks left. Returns the number
+-- taken.
+local function take_queued(no, most, until_ms, least)
+  local taken, over = 0, bytes >= max_bytes
+  while not over and wanted > 0 and looks > least and most > taken do
+    local got, last = take(no, math.min(wanted, looks - least, most - taken), until_ms)
+    taken, over = taken + got, last or bytes >= max_bytes
+  end
+  if looks <= least and not over then come_back(0) end
+  return taken
+end
+
 -- Takes from topic `no`, whose place in the answer is `begun`.
 local function take_allowed(no)
-  local paused, rate, empty_at, topic_lease_ms, grouped, in_flight, paused_groups, failed = unpack(redis.call('HMGET',
-    base .. 't:' .. no, 'paused', 'rate', 'tat', 'lease_ms', 'grouped', 'group_in_flight', 'paused_groups', 'group_failed'))
-  limit_groups(no, grouped, in_flight, paused_groups, failed)
+  local terms = redis.call('HMGET', base .. 't:' .. no, 'paused', 'rate', 'tat', 'lease_ms', 'grouped', 'group_in_flight',
+    'paused_groups', 'group_failed', 'group_order')
+  local paused, rate, empty_at, topic_lease_ms = unpack(terms)
+  limit_groups(no, unpack(terms, 5))
   local allowed, interval, tat = allowance(no, paused, tonumber(rate), empty_at)
   local until_ms = now + (lease_ms or topic_lease(topic_lease_ms))
   if not answer[begun + 1] then answer[begun + 1], answer[begun + 2], answer[begun + 3] = place - 4, until_ms, 0 end
-  local taken, over = limit and take_parked(no, math.min(allowed, MOST_IDS), until_ms) or 0, bytes >= max_bytes
-  while not over and wanted > 0 and looks > 0 and allowed > taken do
-    local got, last = take(no, math.min(wanted, looks, allowed - taken), until_ms)
-    taken, over = taken + got, last or bytes >= max_bytes
-  end
-  if looks <= 0 and not over then come_back(0) end
+  -- In fair order the queue has what was ready before, and parks it: the looks that are left are for the turns.
+  local taken = fair and take_queued(no, allowed, until_ms, wanted) or 0
+  if limit then taken = taken + take_parked(no, math.min(allowed - taken, MOST_IDS), until_ms) end
+  if not fair then taken = taken + take_queued(no, allowed - taken, until_ms, 0) elseif looks <= 0 then come_back(0) end
   if interval and taken > 0 then
     redis.call('HSET', base .. 't:' .. no, 'tat', string.format('%.0f', tat + taken * interval))
     if taken >= allowed and wanted > 0 then come_back(math.ceil(interval / 1000)) end

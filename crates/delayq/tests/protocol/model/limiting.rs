@@ -1,9 +1,12 @@
-//! Limits and pauses of groups: the messages that a reserve parks, and those that it takes once their group has room.
+//! Limits, pauses and order of groups: the messages that a reserve parks, and those that it takes once their group has room.
 
 use super::reserving::{Tally, Terms, Verdict};
 use super::{Call, Model, Msg, Outcome, Place, same};
 use crate::snapshot::{Name, Snapshot, lossy};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The messages without a group, in fair order.
+pub(crate) const NO_GROUP: &str = "\x01";
 
 /// A place in the ready queue of a topic, or in the list of a group's parked messages.
 pub(super) struct QueueAt<'a> {
@@ -19,6 +22,8 @@ struct Parking {
     /// Groups with parked messages.
     queued: BTreeSet<Vec<u8>>,
     lists: BTreeMap<Vec<u8>, Vec<Vec<u8>>>,
+    /// Groups with a turn, in the order of their turns.
+    turns: Vec<Vec<u8>>,
 }
 
 // === impl QueueAt ===
@@ -68,6 +73,7 @@ impl Model {
             && !any_leased
             && !any_paused
             && !blocks
+            && !self.is_fair(no)
             && call.before.index(&format!("k:{no}")).is_empty()
         {
             self.grouped.remove(&no);
@@ -114,6 +120,24 @@ impl Model {
         pauses
     }
 
+    pub(crate) fn is_fair(&self, no: u32) -> bool {
+        self.setting(no, "group_order") == Some(b"fair".as_slice())
+    }
+
+    /// Nothing joins the ready queue of a topic in fair order.
+    pub(super) fn queue_is_left(&self, call: &Call<'_>) -> Outcome {
+        for no in 1..=self.topics.len() as u32 {
+            let before = call.before.hashes.get(&format!("t:{no}"));
+            let was_fair =
+                before.is_some_and(|topic| topic.get("group_order").is_some_and(|order| order == b"fair"));
+            let queue = |shard: &Snapshot| shard.ready.get(&no).cloned().unwrap_or_default();
+            if was_fair && self.is_fair(no) && !queue(call.before).ends_with(&queue(call.after)) {
+                return Err(format!("an entry joined the ready queue of topic {no}, which is in fair order"));
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn blocks_groups(&self, no: u32) -> bool {
         self.setting(no, "group_failed") == Some(b"block".as_slice())
     }
@@ -158,6 +182,9 @@ impl Model {
     ) -> Result<u64, String> {
         let no = terms.no;
         let mut parking = Parking::of(no, call.before);
+        if self.is_fair(no) {
+            return self.take_fairly(limit, terms, tally, (parking, call));
+        }
         let mut taken = self.take_turns(limit, terms, tally, (&mut parking, call))?;
         let mut parked = BTreeSet::new();
         for entry in call.before.ready.get(&no).into_iter().flatten() {
@@ -195,49 +222,109 @@ impl Model {
         tally: &mut Tally,
         (parking, call): (&mut Parking, &Call<'_>),
     ) -> Result<u64, String> {
-        let mut turns: Vec<_> = call
-            .before
-            .index(&format!("n:{}", terms.no))
-            .iter()
-            .map(|(group, at)| (*at, group.clone()))
-            .collect();
-        turns.sort();
         let visits = tally.wanted.min(terms.most).min(500) as usize;
-        turns.truncate(visits);
+        parking.turns.truncate(visits);
         let mut taken = 0;
-        for (_, group) in &turns {
+        for group in &parking.turns.clone() {
             if taken == terms.most || tally.is_spent(terms) {
                 break;
             }
-            let list = parking.lists.get(group).cloned().unwrap_or_default();
-            let mut visited = 0;
-            for entry in &list {
-                let is_full = self.is_full(terms.no, group, limit);
-                if taken == terms.most || tally.is_spent(terms) || is_full {
-                    break;
-                }
-                let Verdict::Ready(name) = self.judge(entry, terms, tally, call) else {
-                    visited += 1;
-                    continue;
-                };
-                if self.is_blocked(terms.no, group) && !self.leads(&name) {
-                    break;
-                }
-                visited += 1;
-                self.take_one(&name, entry, (limit, terms), (tally, call))?;
-                taken += 1;
-            }
-            if visited == list.len() {
-                parking.lists.remove(group);
-                parking.queued.remove(group);
-            } else {
-                parking.lists.insert(group.clone(), list[visited..].to_vec());
-            }
+            let share = terms.most - taken;
+            taken += self.take_turn(group, (limit, share), (terms, tally), (parking, call))?.0;
         }
-        if visits > 0 && turns.len() == visits && terms.most > taken && tally.wanted > 0 {
+        if visits > 0 && parking.turns.len() == visits && terms.most > taken && tally.wanted > 0 {
             tally.come_back(0.0);
         }
         Ok(taken)
+    }
+
+    /// What was ready before the order was fair is parked first. Then the groups share what is wanted, one after the other.
+    fn take_fairly(
+        &mut self,
+        limit: u64,
+        terms: &Terms,
+        tally: &mut Tally,
+        (mut parking, call): (Parking, &Call<'_>),
+    ) -> Result<u64, String> {
+        let queue = call.before.ready.get(&terms.no).filter(|_| terms.most > 0 && !tally.is_spent(terms));
+        for entry in queue.into_iter().flatten() {
+            let Verdict::Ready(name) = self.judge(entry, terms, tally, call) else { continue };
+            let stored = &self.messages[&name].stored;
+            let group = stored.group.as_ref().map_or(NO_GROUP, |group| group.as_str()).as_bytes().to_vec();
+            let leads = self.leads(&name);
+            let list = parking.lists.entry(group.clone()).or_default();
+            list.insert(if leads { 0 } else { list.len() }, entry.clone());
+            parking.queued.insert(group.clone());
+            let may_go =
+                !self.is_full(terms.no, &group, limit) && (leads || !self.is_blocked(terms.no, &group));
+            if may_go && !parking.turns.contains(&group) {
+                parking.turns.push(group);
+            }
+        }
+        let visits = tally.wanted.min(terms.most).min(500) as usize;
+        let mut waiting: Vec<_> = parking.turns.iter().take(visits).cloned().collect();
+        let (is_page, mut taken) = (visits > 0 && waiting.len() == visits, 0);
+        while !waiting.is_empty() && taken < terms.most && !tally.is_spent(terms) {
+            let share = (tally.wanted.min(terms.most - taken) / waiting.len() as u64).max(1);
+            let mut again = Vec::new();
+            for group in waiting {
+                if taken == terms.most || tally.is_spent(terms) {
+                    break;
+                }
+                let share = share.min(terms.most - taken);
+                let (got, goes_on) =
+                    self.take_turn(&group, (limit, share), (terms, tally), (&mut parking, call))?;
+                taken += got;
+                parking.turns.retain(|other| *other != group);
+                if goes_on {
+                    parking.turns.push(group.clone());
+                    again.push(group);
+                }
+            }
+            waiting = again;
+        }
+        if is_page && terms.most > taken && tally.wanted > 0 {
+            tally.come_back(0.0);
+        }
+        same("turns", turns(terms.no, call.after), std::mem::take(&mut parking.turns))?;
+        parking.compare(terms.no, call.after)?;
+        Ok(taken)
+    }
+
+    /// Takes at most a share of the parked messages of one group. Returns how many, and true if the group could go on.
+    fn take_turn(
+        &mut self,
+        group: &[u8],
+        (limit, share): (u64, u64),
+        (terms, tally): (&Terms, &mut Tally),
+        (parking, call): (&mut Parking, &Call<'_>),
+    ) -> Result<(u64, bool), String> {
+        let list = parking.lists.get(group).cloned().unwrap_or_default();
+        let (mut visited, mut taken, mut is_stopped) = (0, 0, false);
+        for entry in &list {
+            if taken == share || tally.is_spent(terms) || self.is_full(terms.no, group, limit) {
+                break;
+            }
+            let Verdict::Ready(name) = self.judge(entry, terms, tally, call) else {
+                visited += 1;
+                continue;
+            };
+            is_stopped = self.is_blocked(terms.no, group) && !self.leads(&name);
+            if is_stopped {
+                break;
+            }
+            visited += 1;
+            self.take_one(&name, entry, (limit, terms), (tally, call))?;
+            taken += 1;
+        }
+        let is_over = visited == list.len();
+        if is_over {
+            parking.lists.remove(group);
+            parking.queued.remove(group);
+        } else {
+            parking.lists.insert(group.to_vec(), list[visited..].to_vec());
+        }
+        Ok((taken, !is_over && !is_stopped && !self.is_full(terms.no, group, limit)))
     }
 
     fn take_one(
@@ -262,7 +349,8 @@ impl Parking {
         let lists = shard.parked.iter().filter(|((own, _), _)| *own == no);
         let lists =
             lists.map(|((_, group), entries)| (group.clone().into_bytes(), entries.clone())).collect();
-        Self { queued: shard.index(&format!("k:{no}")).keys().cloned().collect(), lists }
+        let queued = shard.index(&format!("k:{no}")).keys().cloned().collect();
+        Self { queued, lists, turns: turns(no, shard) }
     }
 
     fn compare(self, no: u32, shard: &Snapshot) -> Outcome {
@@ -270,6 +358,14 @@ impl Parking {
         same("parked entries", found.lists, self.lists)?;
         same("groups with parked messages", found.queued, self.queued)
     }
+}
+
+/// Groups with a turn, in the order of their turns.
+pub(super) fn turns(no: u32, shard: &Snapshot) -> Vec<Vec<u8>> {
+    let turns = shard.index(&format!("n:{no}"));
+    let mut turns: Vec<_> = turns.iter().map(|(group, at)| (*at, group.clone())).collect();
+    turns.sort();
+    turns.into_iter().map(|(_, group)| group).collect()
 }
 
 pub(crate) fn is_among(flights: &BTreeSet<Vec<u8>>, msg: &Msg) -> bool {

@@ -1,11 +1,11 @@
 //! The answers of all scripts that only read.
 
-use super::limiting::QueueAt;
+use super::limiting::{QueueAt, turns};
 use super::tending::{next_due, pairs};
 use super::{Call, Model, Msg, Outcome, Place, same, same_bytes};
 use crate::action::{Action, List, Mark};
-use crate::snapshot::{Name, POISON, lossy, parse_name};
-use std::collections::BTreeMap;
+use crate::snapshot::{Name, POISON, Snapshot, lossy, parse_name};
+use std::collections::{BTreeMap, BTreeSet};
 
 const HOUR_MS: u64 = 3_600_000;
 const HAS_REASON: u8 = 128;
@@ -68,7 +68,6 @@ impl Model {
         let mut bytes = call.before.bodies[name].clone();
         if msg.place == Place::Ready {
             bytes[1] = delayq::State::Ready as u8;
-            let full = call.before.index(&format!("k:{}", name.0));
             let group = msg.stored.group.as_ref().map(|group| group.as_str().as_bytes());
             if group.is_some_and(|group| self.is_paused_group(name.0, group)) {
                 bytes[2] |= IS_HELD | IS_PAUSED;
@@ -76,7 +75,7 @@ impl Model {
                 // A failed message goes first.
             } else if group.is_some_and(|group| self.is_blocked(name.0, group)) {
                 bytes[2] |= IS_HELD | IS_BLOCKED;
-            } else if group.is_some_and(|group| full.contains_key(group)) {
+            } else if group.is_some_and(|group| waiting_groups(name.0, call.before).contains(&group)) {
                 bytes[2] |= IS_HELD;
             }
         }
@@ -107,11 +106,15 @@ impl Model {
         same("paused, rate", &call.words[13..16], &[setting("paused"), setting("rate"), "0".to_owned()])?;
         let since = self.waiting_since(no, call).map(|ms| ms.map_or(String::new(), |ms| ms.to_string()));
         same("oldest ready, oldest unhandled", &call.words[16..18], &since)?;
-        let full = call.before.index(&format!("k:{no}")).len().to_string();
+        let full = waiting_groups(no, call.before).len().to_string();
         let paused = self.pauses_of(no).len().to_string();
         let blocking = self.messages.iter().filter(|(name, msg)| name.0 == no && msg.stored.blocks).count();
         let wanted = [full, paused, blocking.to_string()];
-        same("groups with parked messages, paused groups, failed messages", &call.words[18..], &wanted)?;
+        same(
+            "groups with parked messages and no turn, paused groups, failed messages",
+            &call.words[18..],
+            &wanted,
+        )?;
         let due =
             |(name, msg): (&Name, &Msg)| (name.0 == no && msg.place == Place::Delayed).then(|| msg.due());
         let first = self.messages.iter().filter_map(due).min();
@@ -122,16 +125,14 @@ impl Model {
         }
     }
 
-    /// The time since which the head of a ready queue is ready, and the earlier of that and of the due times
-    /// of leased messages.
+    /// The time since which the head of a ready queue is ready, or the next parked message with a turn, and the earlier of
+    /// that and of the due times of leased messages.
     fn waiting_since(&self, no: u32, call: &Call<'_>) -> [Option<u64>; 2] {
         let mine = |is: fn(&Msg) -> bool| {
             self.messages.iter().filter(move |(name, msg)| name.0 == no && is(msg)).map(|(_, msg)| msg.due())
         };
         let any_ready = mine(|msg| msg.place == Place::Ready).next().is_some();
-        let head = call.before.ready.get(&no).and_then(|queue| queue.first());
-        let head = head.filter(|head| any_ready && head.len() > 11);
-        let ready = head.map(|head| ready_us(head) / 1000);
+        let ready = head_ready_us(no, call.before).filter(|_| any_ready).map(|us| us / 1000);
         [ready, mine(Msg::is_leased).chain(ready).min()]
     }
 
@@ -315,7 +316,7 @@ impl Model {
         let now = self.now_us / 1000;
         let topics = (1..).zip(&self.topics).filter(|(_, name)| !name.is_empty());
         let heads = topics.filter(|&(no, _)| self.waiting_since(no, call)[0].is_some());
-        let oldest = heads.map(|(no, _)| ready_us(&call.before.ready[&no][0])).min();
+        let oldest = heads.filter_map(|(no, _)| head_ready_us(no, call.before)).min();
         let age = oldest.map_or(String::new(), |us| (self.now_us.saturating_sub(us) / 1000).to_string());
         same("age of the oldest", &call.words[4], &age)?;
         wanted.extend(
@@ -367,6 +368,20 @@ impl Model {
 
 fn ready_us(entry: &[u8]) -> u64 {
     entry[entry.len() - 7..].iter().fold(0, |us, &byte| us << 8 | u64::from(byte))
+}
+
+fn head_ready_us(no: u32, shard: &Snapshot) -> Option<u64> {
+    let next = turns(no, shard).into_iter().next();
+    let list = next.and_then(|group| shard.parked.get(&(no, lossy(&group))));
+    let heads = [shard.ready.get(&no), list].into_iter().flatten().filter_map(|queue| queue.first());
+    heads.map(|head| ready_us(head)).min()
+}
+
+/// Groups with parked messages and without a turn.
+fn waiting_groups(no: u32, shard: &Snapshot) -> BTreeSet<&[u8]> {
+    let turns = shard.index(&format!("n:{no}"));
+    let groups = shard.index(&format!("k:{no}")).keys().filter(|group| !turns.contains_key(*group));
+    groups.map(Vec::as_slice).collect()
 }
 
 fn bounds(list: &List) -> (u64, u64) {

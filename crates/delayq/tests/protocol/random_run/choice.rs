@@ -399,6 +399,12 @@ impl Run {
             if now.is_multiple_of(2) {
                 return ("group_failed", ["block", "block", "pass", ""][now / 2 % 4].as_bytes().to_vec());
             }
+            if now % 5 < 2 {
+                return (
+                    "group_order",
+                    ["fair", "fair", "fair", "ready", ""][now / 5 % 5].as_bytes().to_vec(),
+                );
+            }
             return ("group_in_flight", limit.as_bytes().to_vec());
         }
         let (rng, now) = (&mut self.rng, self.model.now() as usize);
