@@ -147,7 +147,14 @@ impl Shard {
         let replayed = words(["orders", "0"]).into_iter().chain(ids);
         self.measure("replay", BATCH, Verb::Replay, replayed).await;
         let held = receipts(&self.call(Verb::Reserve, reserve()).await, BATCH);
-        self.call(Verb::Ack, held).await;
+        let due = self.server.due_ms(1, 0);
+        let next: Vec<[Vec<u8>; 4]> = held
+            .iter()
+            .map(|held| [self.server.id(), text(due), acks(held), self.envelope.clone()])
+            .collect();
+        self.measure("put (acks)", BATCH, Verb::Put, of_topic(&next.concat())).await;
+        let ids: Vec<Vec<u8>> = next.into_iter().map(|[id, ..]| id).collect();
+        self.call(Verb::Cancel, of_topic(&ids)).await;
     }
 
     async fn group(&mut self, round: usize) {
@@ -305,6 +312,12 @@ pub(crate) fn fill(pending: usize) -> Vec<Option<u64>> {
     let mut hours = (1..).map(|n| n % HOURS);
     let is_due = |batch: usize| (batch + 1) * due / batches > batch * due / batches;
     (0..batches).map(|batch| if is_due(batch) { None } else { hours.next() }).collect()
+}
+
+/// The option of a put that acks this receipt.
+fn acks(receipt: &[u8]) -> Vec<u8> {
+    let hex: String = receipt.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("ack={hex}").into_bytes()
 }
 
 fn reserve() -> Vec<Vec<u8>> {

@@ -35,6 +35,7 @@ type step struct {
 	Shard, Expect                             any
 	ExpectEach                                map[string]any `json:"expect_each"`
 	Meanwhile                                 []step
+	Next                                      *said
 	Invalid                                   bool
 }
 
@@ -67,6 +68,8 @@ type run struct {
 	redis     redis.UniversalClient
 	namespace string
 	bound     map[string]any
+	// Deliveries by receipt: a next message is put by one of them.
+	deliveries map[Receipt]*Delivery
 	// Settings of a group with a replica: while the replica is frozen, a second client waits only briefly.
 	group              *redisGroup
 	patient, impatient *Client
@@ -257,6 +260,12 @@ func (r *run) reserve(ctx context.Context, s step) (any, error) {
 		r.carryOut(other, fmt.Sprintf("meanwhile, step %d (%s)", i+1, other.Op))
 	}
 	<-done
+	if r.deliveries == nil {
+		r.deliveries = map[Receipt]*Delivery{}
+	}
+	for _, delivery := range found {
+		r.deliveries[delivery.Receipt] = delivery
+	}
 	return shownAll(found, shownDelivery), err
 }
 
@@ -337,6 +346,14 @@ func (r *run) settle(ctx context.Context, s step) ([]Outcome, error) {
 	}
 	switch s.Op {
 	case "ack":
+		if s.Next != nil {
+			next, err := r.message(*s.Next)
+			if err != nil {
+				return nil, err
+			}
+			outcome, err := r.deliveries[receipts[0]].AckAndPut(ctx, next)
+			return []Outcome{outcome}, err
+		}
 		return r.client.Ack(ctx, receipts...)
 	case "extend":
 		return r.client.Extend(ctx, millisOf(s.LeaseMs), receipts...)

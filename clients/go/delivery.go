@@ -79,8 +79,8 @@ func cutReason(reason string) string {
 	return reason[:end]
 }
 
-// Delivery is a message under a lease. Attempt and Number include this delivery; times are on the Redis clock. Ack, Release or
-// Bury settles the message; an unsettled message returns when the lease expires.
+// Delivery is a message under a lease. Attempt and Number include this delivery; times are on the Redis clock. Ack, AckAndPut,
+// Release or Bury settles the message; an unsettled message returns when the lease expires.
 type Delivery struct {
 	Receipt         Receipt
 	Topic, ID       string
@@ -111,6 +111,38 @@ func (d *Delivery) Settled() bool {
 // Ack finishes a delivered message. While Redis is unavailable, Ack, Release and Bury retry until the lease expires.
 func (d *Delivery) Ack(ctx context.Context) (Outcome, error) {
 	return d.settle(ctx, "ack", d.Receipt.item())
+}
+
+// AckAndPut finishes a delivered message, and puts the next message in the same step: both or neither. The next message has no ID,
+// and the group of this message or none; or it has Topic, ID and Group of this message, and takes its place. It is not put if this
+// message was cancelled meanwhile. The outcome is that of an Ack.
+func (d *Delivery) AckAndPut(ctx context.Context, next Message) (Outcome, error) {
+	one := d.next(&next)
+	if one.err != nil {
+		return Outcome{}, one.err
+	}
+	return d.settle(ctx, "put", one)
+}
+
+// next encodes the put of a next message, in the shard of the delivery.
+func (d *Delivery) next(next *Message) *item {
+	id := next.ID
+	if id == "" {
+		id = generateID(d.Receipt.Shard)
+	}
+	stored, err := storedID(id, next.Group)
+	envelope, fault := next.envelope(!generated(stored), d.client.MaxPayloadBytes)
+	switch {
+	case next.options(0) != "":
+		err = InvalidMessage("a next message replaces only the message before it, and needs no FirstTried: the receipt recognises a repeat")
+	case next.ID != "" && (next.Topic != d.Topic || next.ID != d.ID || next.Group != d.Group):
+		err = InvalidMessage("a next message has no ID, or the ID, the Group and the Topic of the message before it: put any other message, and then ack")
+	case next.Group != "" && next.Group != d.Group:
+		err = InvalidMessage("a next message has the Group of the message before it, or none: put a message of another group, and then ack")
+	}
+	err = first(first(err, checkName("topic", next.Topic)), first(first(next.checkTimes(), next.checkAgain()), fault))
+	args := []any{stored, next.Due.text(), fmt.Sprintf("ack=%x", d.Receipt.Raw), envelope}
+	return &item{places: []int{d.Receipt.Shard}, topic: next.Topic, args: args, bytes: len(envelope), outcome: Outcome{ID: d.ID}, err: err}
 }
 
 // Release returns the message to the queue after a delay or the back-off. After the last attempt, the message is dead.
@@ -211,6 +243,9 @@ func (d *Delivery) settle(ctx context.Context, verb string, one *item) (outcome 
 	for {
 		again := *one
 		if outcome, err = d.client.single(ctx, verb, &again); err == nil {
+			if verb == "put" {
+				outcome = outcome.acked()
+			}
 			d.mu.Lock()
 			d.outcome = outcome
 			d.mu.Unlock()

@@ -59,3 +59,17 @@ func (o *Outcome) parse(text string) {
 		o.Word = Extended
 	}
 }
+
+// acked turns the outcome of a put of a next message into that of the ack.
+func (o Outcome) acked() Outcome {
+	ack := Outcome{Word: o.Word, ID: o.ID, Shard: o.Shard, Why: o.Why}
+	switch o.Word {
+	case Stored, Ready, Exists:
+		ack.Word = Delivered
+	case Conflict:
+		ack.Word, ack.Why = Failed, "the next message was not put: conflict "+string(o.State)
+	case Refused:
+		ack.Word, ack.Why = Failed, "the next message was not put: "+o.Why
+	}
+	return ack
+}

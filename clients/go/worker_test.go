@@ -70,6 +70,30 @@ func TestWorkers(t *testing.T) {
 		}
 	})
 
+	t.Run("a handler acks its message by the put of the next one, and one that breaks a rule is an error", func(t *testing.T) {
+		worker := work(t, client, "drips", func(ctx context.Context, delivery *Delivery) error {
+			next := Message{Topic: delivery.Topic, ID: delivery.ID, Payload: append(delivery.Payload, '+'),
+				Due: After(20 * time.Millisecond), MaxAttempts: 1}
+			if len(delivery.Payload) == 3 {
+				next.ID = "another"
+			}
+			_, err := delivery.AckAndPut(ctx, next)
+			return err
+		})
+		must(client.Put(ctx, Message{Topic: "drips", ID: "drip", Payload: []byte("1")}))
+		for _, payload := range []string{"1", "1+", "1++"} {
+			if one := within(t, "it", worker.handed); string(one.Payload) != payload || one.ID != "drip" || one.Attempt != 1 {
+				t.Fatal(one)
+			}
+		}
+		if err := within(t, "the refusal", worker.errors); !strings.Contains(err.Error(), "a next message has no ID, or the ID") {
+			t.Fatal(err)
+		}
+		if err := worker.close(t); err != nil || counted(t, client, "drips").Delivered != 2 || counted(t, client, "drips").Dead != 1 {
+			t.Fatal(err, counted(t, client, "drips"))
+		}
+	})
+
 	t.Run("what a handler returns an error for comes again by the topic's back-off, and is counted", func(t *testing.T) {
 		must(client.Topic("again").SetPolicy(ctx, Policy{Backoff: Set(Fixed(50 * time.Millisecond))}))
 		worker := work(t, client, "again", func(_ context.Context, delivery *Delivery) error {

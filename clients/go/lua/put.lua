@@ -1,7 +1,7 @@
 #!lua
 -- put: stores new messages of one topic.
 --
--- MOVES    nothing -> DELAYED, or -> READY if already due and the shard is not held
+-- MOVES    nothing -> DELAYED, or -> READY if already due and the shard is not held; with ack: LEASED -> delivered
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, topic, then 4 a message (1 to 500): id, due, options, envelope
 --            id        16 raw bytes of a UUIDv7; or text of 1 to 128 bytes, for a message in a group followed by
@@ -14,12 +14,15 @@
 --                      later or sooner (due at the later or the sooner of both times), within=<ms> (due that long
 --                      after its first put at the latest), content (its due time stays), keep (its content stays),
 --                      expected=<ms> and hash=<16 hex digits> (nothing is changed unless it is due at that time,
---                      and has the content of that hash)
+--                      and has the content of that hash); alone: ack=<receipt in hex> (the put also ends that leased
+--                      message, whose place it takes under the same id)
 --            envelope  see docs/protocol.md; state, gen, due, at, delivery, attempt are filled in here
 -- RETURNS  now_us, then one answer a message: stored | ready | exists <state> <ms> | conflict <state> <ms> |
 --          again <state> <old due ms> <due ms> (merged with a pending message) | changed <state> <ms> (not as
 --          expected) | unknown (nothing is there to be as expected) | leased | stale | moved (not here: put into the
---          current shard) | refused <why>; <ms> is the due time of a pending message, the end of a finished message
+--          current shard) | cancelled (the acked message was cancelled: it has ended, and nothing is stored) | expired
+--          (the lease was lost: nothing is changed) | refused <why>; <ms> is the due time of a pending message, the end
+--          of a finished message
 -- COST     O(log n) a message, n = the topic's messages of that hour
 local registry = redis.pcall('HMGET', KEYS[1], 'layout', 'hold', 'topic:' .. tostring(ARGV[2]))
 local layout, held, no = registry[1], registry[2], registry[3]
@@ -74,11 +77,20 @@ local key_of = base .. 'm:' .. no .. ':'
 max_default, expire_after = policies(no, 'max_attempts', 'expire_after_ms')
 accepted = 0
 
---# include put/options, put/again, put/merge, put/join, put/check, put/each
+--# include put/options, put/again, put/merge, put/join, put/check
+
+-- Functions for the option `ack`, created on demand: each costs as much as a command.
+local followed, ack
+local function of_acks()
+--# include receipt, flight, put/follow
+  return judge_next, end_acked
+end
+--# include put/each
 
 while at <= last do
   local ok, word = pcall(function()
     if ARGV[at + 2] ~= options_text then read_options(ARGV[at + 2]) end
+    if receipt and not followed then followed, ack = of_acks() end
     return once(record, function() return put(ARGV[at], ARGV[at + 1], ARGV[at + 3]) end)
   end)
   -- A fault refuses only its own message.

@@ -83,7 +83,7 @@ export class Client {
     this.redis = this.given[0]!;
     this.calls = new Calls(place, namespace, callMs, confirmMs);
     this.restorer = new Restorer(async (id) => (await this.calls.call("dictionary", 0, [id, ""]))[0]);
-    this.reserver = new Reserver(this.calls, this.gatherer(""), this.writes, this.restorer);
+    this.reserver = new Reserver(this.calls, (verb, item) => this.single(verb, item), this.writes, this.restorer, this.maxPayloadBytes);
     for (const one of this.given) one.once("end", this.onEnd);
   }
 

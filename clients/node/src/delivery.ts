@@ -3,7 +3,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Arg, Item } from "./calls.js";
 import { flagOf, leaseOf, optionsOf, reasonOf, shown, spanMs } from "./arguments.js";
-import { idAndGroup, InvalidMessage } from "./names.js";
+import { dueOf, envelopeOf, putOptions, type Message } from "./message.js";
+import { generateId, idAndGroup, InvalidMessage, isGenerated, name, storedId } from "./names.js";
 import { ClosedError, ScriptError, type Outcome, type Words } from "./outcome.js";
 import { MAX_ATTEMPTS, MAX_SHARDS } from "./protocol.js";
 import type { Envelope } from "./stored.js";
@@ -46,6 +47,7 @@ export class Delivery {
     private readonly settleOne: SettleOne,
     private readonly lengthMs: number,
     private endsAt: number,
+    private readonly maxPayloadBytes: number,
   ) {
     const { dueMs, maxAttempts, expiresMs, group, headers, payload } = envelope;
     const [attempt, delivery] = [Math.min(envelope.attempt + 1, MAX_ATTEMPTS), envelope.delivery + 1];
@@ -67,19 +69,23 @@ export class Delivery {
     return JSON.parse(this.text);
   }
 
-  /** Finishes a delivered message. */
-  ack(): Promise<Outcome<Words["ack"]>> {
-    return this.settle("ack");
+  /**
+   * Finishes a delivered message, and puts the next message in the same step: both or neither. The next message has no id, and
+   * the group of this message or none; or it has topic, id and group of this message, and takes its place. It is not put if this
+   * message was cancelled meanwhile.
+   */
+  async ack(next?: Message): Promise<Outcome<Words["ack"]>> {
+    return this.settle("ack", next === undefined ? settleItem(this.receipt) : nextItem(this, next, this.maxPayloadBytes));
   }
 
   /** Returns the message to the queue after a delay or the back-off. After the last attempt, the message is dead. */
   async release(options: ReleaseOptions = {}): Promise<Outcome<Words["release"]>> {
-    return this.settle("release", ...releaseArgs(options));
+    return this.settle("release", settleItem(this.receipt, ...releaseArgs(options)));
   }
 
   /** Moves an undeliverable message to the dead letters. */
   async bury(reason: string): Promise<Outcome<Words["bury"]>> {
-    return this.settle("bury", reasonOf(reason));
+    return this.settle("bury", settleItem(this.receipt, reasonOf(reason)));
   }
 
   /** Extends the lease from now; without `leaseMs`, by the topic's lease. */
@@ -117,12 +123,12 @@ export class Delivery {
   }
 
   /** Settles the message. While Redis is unavailable, retries until the lease expires. */
-  private async settle<V extends SettleVerb>(verb: V, ...args: Arg[]): Promise<Outcome<Words[V]>> {
+  private async settle<V extends SettleVerb>(verb: V, item: Item): Promise<Outcome<Words[V]>> {
     this.isSettled = true;
     try {
       for (;;) {
         try {
-          return await this.settleOne(verb, settleItem(this.receipt, ...args));
+          return await this.settleOne(verb, item);
         } catch (fault) {
           if (fault instanceof ScriptError || fault instanceof ClosedError || performance.now() + REST_MS > this.endsAt) throw fault;
           await sleep(REST_MS);
@@ -146,6 +152,24 @@ export function settleItem(receipt: Receipt, ...args: Arg[]): Item {
     throw new InvalidMessage(`a receipt must come from a reserve, not ${shown(receipt)}`);
   }
   return { place: shard, topic: [], args: [raw, ...args], id: idOf(raw) };
+}
+
+/** An ack by the put of the next message, in the shard of the delivery: an item with a topic. */
+function nextItem({ receipt, topic, id, group }: Delivery, next: Message, maxPayloadBytes: number): Item {
+  const due = dueOf(next);
+  if (putOptions(next, 0) !== "") {
+    throw new InvalidMessage("a next message replaces only the message before it, and needs no firstTried: the receipt recognises a repeat");
+  }
+  if (next.id !== undefined && (next.topic !== topic || next.id !== id || next.group !== group)) {
+    throw new InvalidMessage("a next message has no id, or the id, the group and the topic of the message before it: put any other message, and then ack");
+  }
+  if (next.group !== undefined && next.group !== group) {
+    throw new InvalidMessage("a next message has the group of the message before it, or none: put a message of another group, and then ack");
+  }
+  const stored = storedId(next.id ?? generateId(receipt.shard), next.group);
+  const envelope = envelopeOf(next, !isGenerated(stored), maxPayloadBytes);
+  const args = [stored, due, `ack=${receipt.raw.toString("hex")}`, envelope];
+  return { place: receipt.shard, topic: [name("topic", next.topic)], args, id, bytes: envelope.length };
 }
 
 function idOf(receipt: Buffer): string {

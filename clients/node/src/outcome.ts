@@ -107,3 +107,12 @@ export function outcomeOf(text: string, shard: number, id: string): Outcome {
   const state = words.slice(1).find((one) => !/^\d+$/.test(one)) as Outcome["state"];
   return { ...all, accepted: isAccepted(word, state), timeMs: numbers.at(-1), oldMs: numbers.at(-2), state };
 }
+
+/** Turns the outcome of a put of a next message into that of the ack. */
+export function asAck(put: Outcome): Outcome<Words["ack"]> {
+  const { id, shard, word } = put;
+  if (word === "stored" || word === "ready" || word === "exists") return { word: "delivered", id, shard, accepted: true };
+  if (word === "cancelled") return { word, id, shard, accepted: true };
+  if (word === "expired") return { word, id, shard, accepted: false };
+  return { word: "failed", id, shard, accepted: false, why: `the next message was not put: ${put.why ?? `${word} ${put.state}`}` };
+}

@@ -31,7 +31,7 @@ export interface Words {
   cancel: "cancelled" | "leased" | "dead" | "finished" | "unknown" | "failed";
   reschedule: "delayed" | "ready" | "changed" | "leased" | "dead" | "finished" | "unknown" | "refused" | "failed";
   extend: "extended" | "expired" | "failed";
-  ack: "delivered" | "expired" | "failed";
+  ack: "delivered" | "cancelled" | "expired" | "failed";
   release: "delayed" | "ready" | "buried" | "cancelled" | "expired-message" | "expired" | "failed";
   bury: "buried" | "expired" | "failed";
   replay: "ready" | "delayed" | "not-dead" | "unknown" | "refused" | "failed";

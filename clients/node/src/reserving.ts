@@ -4,13 +4,12 @@ import { hostname } from "node:os";
 import { basename } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 
-import type { Calls } from "./calls.js";
+import type { Calls, Item } from "./calls.js";
 import { Delivery, leases, REST_MS, settleItem, type Lease, type SettleOne } from "./delivery.js";
-import type { Gatherer } from "./gather.js";
 import { Listener, type Notify } from "./listener.js";
 import { InvalidMessage } from "./names.js";
 import { orderOfReceipt, type Ordering } from "./ordering.js";
-import { ClosedError, TimeoutError } from "./outcome.js";
+import { asAck, ClosedError, TimeoutError, type Outcome, type Verb, type Words } from "./outcome.js";
 import type { Restorer } from "./payload.js";
 import { promoteEarliest } from "./promoting.js";
 import { Rounds, type Answer } from "./rounds.js";
@@ -37,15 +36,17 @@ export class Reserver {
   private isClosed = false;
   private readonly settleOne: SettleOne = (verb, item) => {
     const order = verb === "extend" ? [] : [orderOfReceipt({ shard: item.place as number, raw: item.args[0] as Buffer })];
-    return this.writes.after(order, () => this.gatherer.add(verb, item));
+    const write = async () => (item.topic.length > 0 ? asAck(await this.write("put", item)) : this.write(verb, item));
+    return this.writes.after(order, write as () => Promise<any>);
   };
   private turn = Math.floor(Math.random() * 2 ** 32);
 
   constructor(
     private readonly calls: Calls,
-    private readonly gatherer: Gatherer,
+    private readonly write: <V extends Verb>(verb: V, item: Item) => Promise<Outcome<Words[V]>>,
     private readonly writes: Ordering,
     private readonly restorer: Restorer,
+    private readonly maxPayloadBytes: number,
   ) {}
 
   /**
@@ -285,7 +286,7 @@ export class Reserver {
         const envelope = readEnvelope(stored);
         if (envelope.compressed) envelope.payload = await this.restorer.restore(envelope.payload);
         const lengthMs = lease.leaseEndMs - origin.nowMs;
-        found.push(new Delivery(lease, envelope, this.settleOne, lengthMs, origin.sentAt + lengthMs));
+        found.push(new Delivery(lease, envelope, this.settleOne, lengthMs, origin.sentAt + lengthMs, this.maxPayloadBytes));
       } catch (fault) {
         if (!(fault instanceof InvalidMessage)) {
           // Other clients may be able to read the message.

@@ -10,6 +10,8 @@ import { call, init, RedisGroup, Server, valkeyServer, vectors } from "./server.
 /** A scenario in progress, with the variables bound by earlier steps. */
 class Run {
   readonly bound = new Map<string, any>();
+  /** Deliveries by receipt: a next message is put by one of them. */
+  private readonly deliveries = new Map<unknown, Delivery>();
 
   constructor(
     readonly redis: Redis | Cluster,
@@ -114,7 +116,9 @@ class Run {
   async reserve(step: any): Promise<any> {
     const waiting = this.client.reserve(step.topics, { max: step.most, leaseMs: step.lease_ms, waitMs: step.wait_ms });
     for (const [i, other] of (step.meanwhile ?? []).entries()) await this.carryOut(other, `meanwhile, step ${i + 1}`);
-    return (await waiting).map(shownDelivery);
+    const found = await waiting;
+    for (const delivery of found) this.deliveries.set(delivery.receipt, delivery);
+    return found.map(shownDelivery);
   }
 
   /** Reserves and acks all that there is: how many. */
@@ -137,6 +141,7 @@ class Run {
 
   settle(op: string, step: any): Promise<Outcome[]> {
     const receipts = this.known(step.receipts);
+    if (op === "ack" && step.next !== undefined) return Promise.all([this.deliveries.get(receipts[0])!.ack(this.message(step.next))]);
     if (op === "ack") return this.client.ack(receipts);
     if (op === "extend") return this.client.extend(receipts, step.lease_ms);
     if (op === "bury") return this.client.bury(receipts, step.reason);

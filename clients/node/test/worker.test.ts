@@ -53,6 +53,22 @@ test("a message is handed to a worker when it is due, and is over once that retu
   assert.equal((await client.topic("plain").count()).delivered, 1);
 });
 
+test("a handler acks its message by the put of the next one, and one that breaks a rule is thrown", async () => {
+  const { worker, handed, faults, until } = working("drips", async (delivery) => {
+    const { topic, id, text } = delivery;
+    const next = { topic, id, payload: `${text}+`, afterMs: 20, maxAttempts: 1 };
+    if (text.length < 3) assert.equal((await delivery.ack(next)).word, "delivered");
+    else await delivery.ack({ ...next, id: "another" });
+  });
+  await client.put({ topic: "drips", id: "drip", payload: "1" });
+  await until(3);
+  await worker.close();
+  assert.deepEqual(handed.map(({ id, text, attempt }) => [id, text, attempt]), [["drip", "1", 1], ["drip", "1+", 1], ["drip", "1++", 1]]);
+  assert.match(faults[0]!, /a next message has no id, or the id, the group and the topic of the message before it/);
+  const { delivered, dead } = await client.topic("drips").count();
+  assert.deepEqual([delivered, dead], [2, 1]);
+});
+
 test("what a handler throws for comes again by the topic's back-off, and is counted", async () => {
   await client.topic("again").setPolicy({ backoff: { kind: "fixed", delaysMs: [50] } });
   const { worker, handed, faults, until } = working("again", ({ attempt }) => {

@@ -18,7 +18,7 @@ from .client import AsyncClient, Client, core_of
 from .delivery import AsyncDelivery, Delivery, Leased, Receipt, release_item
 from .errors import ClientClosed, is_outage
 from .items import Answer, Item
-from .outcome import Outcome
+from .outcome import Outcome, acked
 from .protocol import MAX_CONCURRENCY, Word
 from .reserving import Reserving, Terms
 from .runtime import drive
@@ -62,6 +62,10 @@ class Consuming:
         self._renewing: Any = None
         self._is_failing = self.is_stopped = False
 
+    @property
+    def max_payload_bytes(self) -> int:
+        return self._client.max_payload_bytes
+
     async def next(self) -> AsyncDelivery | None:
         """Returns the next message, once concurrency allows; None after a stop."""
         async with self._turn:  # one reserves for all that wait
@@ -86,6 +90,8 @@ class Consuming:
             lasts = lease is not None and lease.lasts
             if isinstance(answer, Answer):
                 outcome = Outcome.parse(answer.raw.decode(), item.id, answer.shard, item.verb)
+                if item.verb == "put":
+                    outcome = acked(outcome, delivery.id)
                 break
             if not lasts or not is_outage(answer):
                 self._end(delivery.receipt)
@@ -94,8 +100,8 @@ class Consuming:
             await self._runtime.bell().wait(REST_S)
         self._end(delivery.receipt)
         # A lease that has not expired can only have ended by the attempt whose answer was lost.
-        if is_lost and lasts and outcome.word is Word.EXPIRED and item.verb in ("ack", "bury"):
-            return replace(outcome, word=Word.DELIVERED if item.verb == "ack" else Word.BURIED)
+        if is_lost and lasts and outcome.word is Word.EXPIRED and outcome.verb in ("ack", "bury"):
+            return replace(outcome, word=Word.DELIVERED if outcome.verb == "ack" else Word.BURIED)
         return outcome
 
     async def prolong(self, delivery: Leased, item: Item) -> Outcome:

@@ -9,7 +9,8 @@ from .checks import flag, shown, whole
 from .envelope import Stored
 from .errors import Bury, InvalidArgument
 from .items import Arg, Item
-from .names import id_and_group
+from .message import Message
+from .names import generate_id, generated, id_and_group, stored_id
 from .outcome import Outcome
 from .protocol import MAX_ATTEMPTS, MAX_SHARDS, State
 from .reasons import reason_of, reason_text
@@ -38,6 +39,9 @@ class Receipt(NamedTuple):
 
 class Holder(Protocol):
     """Settles deliveries and extends leases."""
+
+    @property
+    def max_payload_bytes(self) -> int: ...
 
     async def settle(self, delivery: "Leased", item: Item) -> Outcome: ...
 
@@ -89,9 +93,11 @@ class Leased(Stored):
 class AsyncDelivery(Leased):
     """A message under a lease. An unsettled message returns when the lease expires."""
 
-    async def ack(self) -> Outcome:
-        """Finishes a delivered message."""
-        return await self._settle(self.receipt.item("ack"))
+    async def ack(self, next: Message | None = None) -> Outcome:
+        """Finishes a delivered message, and puts the next message in the same step: both or neither. The next message has no id,
+        and the group of this message or none; or it has topic, id and group of this message, and takes its place. It is not put if
+        this message was cancelled meanwhile."""
+        return await self._settle(self.receipt.item("ack") if next is None else next_item(self, next))
 
     async def release(
         self, delay: timedelta | None = None, *, keep_attempt: bool = False, reason: str = ""
@@ -119,6 +125,25 @@ class Delivery(Leased):
     extend = blocking(AsyncDelivery.extend)
 
 
+def next_item(delivery: Leased, next: Message) -> Item:
+    """Returns an item that acks a delivery by the put of its next message, in the shard of the delivery."""
+    if not isinstance(next, Message):
+        raise InvalidArgument(f"a next message is a Message, not {shown(next)}")
+    if next.options(0):
+        raise InvalidArgument("a next message replaces only the message before it, and needs no first_tried: the receipt recognises a repeat")
+    if next.id is not None and (next.topic, next.id, next.group) != (delivery.topic, delivery.id, delivery.group):
+        raise InvalidArgument(
+            "a next message has no id, or the id, the group and the topic of the message before it: put any other message, and then ack"
+        )
+    if next.group not in (None, delivery.group):
+        raise InvalidArgument("a next message has the group of the message before it, or none: put a message of another group, and then ack")
+    assert delivery._holder is not None, "a delivery comes from a reserve"
+    shard, raw = delivery.receipt
+    id = stored_id(generate_id(shard) if next.id is None else next.id, next.group)
+    envelope = next.envelope(not generated(id), delivery._holder.max_payload_bytes)
+    return Item("put", shard, (next.topic,), (id, next.due(), f"ack={raw.hex()}", envelope), delivery.id)
+
+
 def release_item(receipt: Receipt, delay: timedelta | None, keep_attempt: bool = False, reason: str = "") -> Item:
     keep = "keep" if flag("keep_attempt", keep_attempt) else ""
     return receipt.item("release", maybe_span_ms("delay", delay), keep, reason_text(reason))
@@ -128,13 +153,20 @@ def bury_item(receipt: Receipt, reason: str) -> Item:
     return receipt.item("bury", reason_text(reason))
 
 
-def settling_item(receipt: Receipt, fault: BaseException | None) -> Item:
-    """Returns the item that settles a delivery whose handler returned, or raised this."""
+def settling_item(delivery: Leased, returned: object, fault: BaseException | None) -> tuple[Item, BaseException | None]:
+    """Returns the item that settles a delivery whose handler returned, or raised this; and the fault, also of a next message that
+    breaks a rule."""
+    receipt = delivery.receipt
+    if fault is None and isinstance(returned, Message):
+        try:
+            return next_item(delivery, returned), None
+        except InvalidArgument as why:
+            fault = why
     if fault is None:
-        return receipt.item("ack")
+        return receipt.item("ack"), None
     if isinstance(fault, Bury):
-        return bury_item(receipt, reason_of(fault))
-    return release_item(receipt, None, reason=reason_of(fault))
+        return bury_item(receipt, reason_of(fault)), fault
+    return release_item(receipt, None, reason=reason_of(fault)), fault
 
 
 def deliveries(

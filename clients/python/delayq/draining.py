@@ -84,11 +84,12 @@ class Draining:
 
     async def _handle(self, delivery: Leased) -> Drained:
         noted = delivery._holder = _Noted(delivery._holder)
-        fault = await self._verbs._runtime.handled(self._handlers[delivery.topic], delivery)
+        returned, fault = await self._verbs._runtime.handled(self._handlers[delivery.topic], delivery)
         if not isinstance(fault, (Exception, SystemExit, type(None))):
             raise fault  # of the test, such as Ctrl-C or pytest.fail
         if not delivery.is_settled:
-            await delivery._settle(settling_item(delivery.receipt, fault))
+            item, fault = settling_item(delivery, returned, fault)
+            await delivery._settle(item)
         return Drained(
             delivery.topic, delivery.id, delivery.group, delivery.payload, delivery.attempt, noted.outcome.word, fault
         )
@@ -116,6 +117,7 @@ class _Noted:
 
     def __init__(self, holder: Any) -> None:
         self._holder, self.outcome = holder, Outcome(Word.UNANSWERED)
+        self.max_payload_bytes: int = holder.max_payload_bytes
 
     async def settle(self, delivery: Leased, item: Item) -> Outcome:
         self.outcome = await self._holder.settle(delivery, item)

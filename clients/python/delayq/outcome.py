@@ -65,6 +65,16 @@ class Outcome:
         return cls(word, times[0] if times else None, state=state)
 
 
+def acked(outcome: Outcome, id: str) -> Outcome:
+    """Turns the outcome of a put of a next message into that of the ack."""
+    word, why = outcome.word, outcome.why
+    if word in (Word.STORED, Word.READY, Word.EXISTS):
+        word = Word.DELIVERED
+    if word in (Word.REFUSED, Word.CONFLICT):
+        word, why = Word.FAILED, f"the next message was not put: {why or f'conflict {outcome.state}'}"
+    return Outcome(word, why=why, id=id, shard=outcome.shard, verb="ack")
+
+
 class Incomplete(Exception):
     """Only some of the messages have an answer, because of `__cause__`.
 

@@ -14,10 +14,10 @@ from .errors import ClientClosed, InvalidArgument, is_outage
 from .inspecting import Inspecting
 from .items import Call, Item
 from .names import name
-from .outcome import Outcome
+from .outcome import Outcome, acked
 from .process import process_name
 from .promoting import promote_earliest
-from .protocol import MAX_BYTES_A_CALL, MAX_IDS_A_CALL, MAX_SHARDS, Word
+from .protocol import DEFAULT_MAX_PAYLOAD_BYTES, MAX_BYTES_A_CALL, MAX_IDS_A_CALL, MAX_SHARDS, Word
 from .times import When, epoch_ms, lease_ms, wait_ms
 from .watch import Watch
 
@@ -50,6 +50,8 @@ class Terms(NamedTuple):
 
 
 class Reserving(Inspecting):
+    max_payload_bytes = DEFAULT_MAX_PAYLOAD_BYTES
+
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         #: The class of deliveries.
@@ -116,7 +118,8 @@ class Reserving(Inspecting):
 
     async def settle(self, delivery: Leased, item: Item) -> Outcome:
         """Settles one delivery."""
-        return (await self._outcomes([item]))[0]
+        outcome = (await self._outcomes([item]))[0]
+        return acked(outcome, delivery.id) if item.verb == "put" else outcome
 
     async def prolong(self, delivery: Leased, item: Item) -> Outcome:
         """Extends the lease of one delivery."""

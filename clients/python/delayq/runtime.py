@@ -23,6 +23,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Work = Callable[[], Coroutine[Any, Any, None]]
 Lock = AbstractAsyncContextManager[Any]
+#: What a handler returned, or raised.
+Handled = tuple[object, BaseException | None]
 
 
 class Bell(Protocol):
@@ -66,8 +68,8 @@ class Runtime(Protocol):
     ) -> R:
         """Completes the work even if the caller is cancelled, and then undoes the result."""
 
-    async def handled(self, handler: Callable[[Any], Any], delivery: Any) -> BaseException | None:
-        """Calls a handler, and returns the exception, if any."""
+    async def handled(self, handler: Callable[[Any], Any], delivery: Any) -> Handled:
+        """Calls a handler, and returns its result, and the exception, if any."""
 
     async def is_stale(self, connection: Any) -> bool:
         """Reports whether the peer has closed an idle connection."""
@@ -185,14 +187,14 @@ class Threads:
     async def shielded(self, work: Coroutine[Any, Any, R], undo: object = None) -> R:
         return await work
 
-    async def handled(self, handler: Callable[[Any], Any], delivery: Any) -> BaseException | None:
+    async def handled(self, handler: Callable[[Any], Any], delivery: Any) -> Handled:
         try:
             answer = handler(delivery)
             if isawaitable(answer) or isgenerator(answer) or isasyncgen(answer):
                 raise TypeError(f"a handler has to do its work, not to return {answer!r}: for asyncio, use AsyncWorker")
         except BaseException as fault:
-            return fault
-        return None
+            return None, fault
+        return answer, None
 
     async def is_stale(self, connection: Any) -> bool:
         return bool(connection.can_read(0))
@@ -277,22 +279,21 @@ class Loop:
                 await asyncio.shield(self._keep(_undone(task, undo)))
             raise
 
-    async def handled(self, handler: Callable[[Any], Any], delivery: Any) -> BaseException | None:
+    async def handled(self, handler: Callable[[Any], Any], delivery: Any) -> Handled:
         is_given_up = False
 
-        async def handle() -> BaseException | None:
+        async def handle() -> Handled:
             try:
                 answer = handler(delivery)
                 if isgenerator(answer) or isasyncgen(answer):
                     raise TypeError(f"a handler has to do its work, not to return {answer!r}")
-                await settled(answer)
+                return await settled(answer), None
             except KeyboardInterrupt:  # of the process, not of the message
                 raise
             except BaseException as fault:
                 if is_given_up:
                     raise
-                return fault
-            return None
+                return None, fault
 
         # A separate task distinguishes a cancellation by the handler from a cancellation by the worker.
         task = self._keep(handle())
@@ -302,7 +303,7 @@ class Loop:
             is_given_up = True
             task.cancel()
             raise
-        return asyncio.CancelledError() if task.cancelled() else task.result()
+        return (None, asyncio.CancelledError()) if task.cancelled() else task.result()
 
     def _keep(self, work: Coroutine[Any, Any, R]) -> "asyncio.Task[R]":
         task = asyncio.create_task(work)

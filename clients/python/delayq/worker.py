@@ -1,6 +1,6 @@
 """Workers call a handler for each message and settle the message by the result.
 
-A return acks the message. An exception releases the message, by the back-off of the message or topic; `Bury` moves the message
+A return acks the message; a returned `Message` is put as the next one in the same step (`AsyncDelivery.ack`). An exception releases the message, by the back-off of the message or topic; `Bury` moves the message
 to the dead letters. A handler may also settle its delivery itself.
 """
 
@@ -115,15 +115,16 @@ class _Working:
         """Handles and settles one message."""
         before = _handling.set(self)
         try:
-            fault = await self._client._runtime.handled(self._handlers[delivery.topic], delivery)
+            returned, fault = await self._client._runtime.handled(self._handlers[delivery.topic], delivery)
         finally:
             _handling.reset(before)
+        item, fault = settling_item(delivery, None if delivery.is_settled else returned, fault)
         if fault is not None:
             _log_failure(delivery, fault)
         if delivery.is_settled:
             return
         try:
-            outcome = await delivery._settle(settling_item(delivery.receipt, fault))
+            outcome = await delivery._settle(item)
         except Exception as why:
             log.warning("%s was not settled, and returns when its lease expires: %s", delivery.id, why)
         else:

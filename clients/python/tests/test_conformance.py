@@ -40,6 +40,7 @@ class Run:
 
     def __init__(self, client, namespace):
         self.client, self.namespace, self.bound = client, namespace, {}
+        self.deliveries = {}
 
     def known(self, value):
         """Fills the variables of a value in."""
@@ -106,7 +107,9 @@ class Run:
             begun = asyncio.create_task(reserve(own["topics"], own["most"], **options))
             for i, other in enumerate(step.get("meanwhile", [])):
                 await self.carry_out(other, f"meanwhile, step {i + 1} ({other['op']})")
-            return [shown_delivery(delivery) for delivery in await begun]
+            found = await begun
+            self.deliveries |= {delivery.receipt: delivery for delivery in found}
+            return [shown_delivery(delivery) for delivery in found]
         if op == "drain":
             receipts = []
             while found := await settled(self.client.reserve(own["topics"], 500)):
@@ -130,6 +133,9 @@ class Run:
             return await settled(group.cancel() if op == "cancel_group" else group.shift(span(own["by_ms"])))
         if op == "redis":
             return await self.redis(*(arg.replace("NAMESPACE", self.namespace) for arg in own["args"]))
+        if "next" in step:
+            (receipt,) = own["receipts"]
+            return [vars(await settled(self.deliveries[receipt].ack(self.message(step["next"]))))]
         options = {key: own[key] for key in ("keep_attempt", "reason") if key in own} | spans(own, "lease", "delay")
         verb = getattr(self.client, op)
         return [vars(outcome) for outcome in await settled(verb(own["receipts"], **options))]

@@ -1,4 +1,4 @@
-"""The code of the guide on tests, as printed; and promotions of topics and groups."""
+"""The code of the guides on tests and drips, as printed; and promotions of topics and groups."""
 
 import os
 import re
@@ -14,19 +14,20 @@ import delayq
 from delayq.testing import isolated
 
 HERE = Path(__file__).parents[1]
-GUIDE = HERE.parents[1] / "docs" / "guides" / "testing.md"
+GUIDES = HERE.parents[1] / "docs" / "guides"
 
 
-def blocks():
-    """The Python blocks of the guide: the tests, and a reserve."""
-    return re.findall(r"^```python\n(.*?)^```", GUIDE.read_text("utf-8"), re.M | re.S)
+def blocks(guide="testing"):
+    """The Python blocks of a guide: its tests, and in that on tests a reserve."""
+    return re.findall(r"^```python\n(.*?)^```", (GUIDES / f"{guide}.md").read_text("utf-8"), re.M | re.S)
 
 
-def test_the_guide_s_tests_pass(redis_socket, tmp_path):
-    tests, _ = blocks()
+@pytest.mark.parametrize("guide", ["testing", "drips"])
+def test_a_guide_s_tests_pass(redis_socket, tmp_path, guide):
+    tests = blocks(guide)[0]
     text = tests.replace("redis://127.0.0.1:6379", f"unix://{redis_socket}")
     assert text != tests
-    (tmp_path / "test_expiries.py").write_text(text)
+    (tmp_path / "test_guide.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", tmp_path, tmp_path]
     ran = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(HERE)})
     assert ran.returncode == 0 and "1 passed" in ran.stdout, ran.stdout

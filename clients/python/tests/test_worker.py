@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from datetime import timedelta
 from queue import Queue
 
@@ -71,8 +72,7 @@ class Asynchronous:
 
         async def awaited(delivery):
             settled = await asyncio.to_thread(handler, delivery)
-            if inspect.isawaitable(settled):
-                await settled
+            return await settled if inspect.isawaitable(settled) else settled
 
         self._handler = awaited
 
@@ -158,6 +158,27 @@ def test_a_handler_may_settle_its_delivery_itself(client, kind):
         client.put(Message("orders", b"x", id="order-1"))
         until(lambda: client.topic("orders").count().delayed == 1)
     assert client.get("orders", "order-1").attempt == 1
+
+
+@both
+def test_a_handler_that_returns_a_message_puts_it_by_the_ack(client, kind):
+    handed = Queue()
+
+    def handler(delivery):
+        handed.put((delivery.payload, delivery.attempt))
+        next = Message("orders", delivery.payload + b"+", delivery.id, after=SOON, max_attempts=1)
+        if delivery.payload == b"one":
+            return next
+        if delivery.payload == b"one+":
+            return delivery.ack(next)
+        return replace(next, id="another")
+
+    with kind(client, handler):
+        client.put(Message("orders", b"one", id="drip"))
+        assert [handed.get(timeout=PATIENCE_S) for _ in range(3)] == [(b"one", 1), (b"one+", 1), (b"one++", 1)]
+        until(lambda: client.topic("orders").count().dead == 1)
+    (dead,) = client.topic("orders").list("dead")
+    assert dead.reason.startswith("delayq.errors.InvalidArgument: a next message has no id"), dead.reason
 
 
 @both

@@ -14,6 +14,7 @@ pub mod id;
 pub mod identity;
 pub mod keys;
 pub mod layout;
+pub mod leased;
 pub mod limits;
 pub mod members;
 pub mod message;

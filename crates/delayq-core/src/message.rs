@@ -115,6 +115,9 @@ pub enum MessageError {
     /// A message that cannot be put at several dates ([`Message::series`]).
     #[error("a series {0}")]
     Series(&'static str),
+    /// A next message that an ack cannot put ([`crate::leased::Leased::next`]).
+    #[error("a next message {0}")]
+    Next(&'static str),
     /// A back-off that is too long, or a list of 0 or more than 32 delays.
     #[error("a back-off is 1 ms to 49 days; a list has 1 to 32 of them")]
     Backoff,

@@ -55,7 +55,7 @@ parts! {
     "ack/each", "ack/indexes", "ack/judge", "ack/proof", "ack/topics", "ack/write",
     "pump/alarms", "pump/bucket_due", "pump/dispatch", "pump/ends", "pump/expiry", "pump/hindered", "pump/history",
     "pump/index", "pump/leases", "pump/markers", "pump/marks", "pump/move", "pump/shares",
-    "put/again", "put/check", "put/each", "put/indexes", "put/join", "put/merge", "put/options", "put/plain", "put/prepare",
+    "put/again", "put/check", "put/each", "put/follow", "put/indexes", "put/join", "put/merge", "put/options", "put/plain", "put/prepare",
     "put/tell",
     "reserve/allowance", "reserve/entry", "reserve/groups", "reserve/hand_out", "reserve/lease", "reserve/leased_head", "reserve/read",
     "reserve/take", "reserve/topic", "reserve/turns",

@@ -67,7 +67,7 @@ impl Consumer {
         let tasks = TaskTracker::new();
         let leases = Arc::new(Leases::new(options.concurrency, stopping.clone()));
         let holder = Holder::new(client.clone());
-        let settler = Settler::start(holder.client().calls.clone(), &leases, &tasks);
+        let settler = Settler::start(client.clone(), &leases, &tasks);
         tasks.spawn(Arc::clone(&leases).keep_alive(holder, options.lease));
         let (pump, stop) = (options.pump, stopping.clone());
         let fetcher = Fetcher { client: client.clone(), options, leases, settler, handed };

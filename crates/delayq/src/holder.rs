@@ -4,9 +4,11 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::listen::{Followed, Listener};
 use crate::places::Places;
-use crate::settle::{Settlement, settle_all};
+use crate::settle::{Settlement, next_put, settle_all};
 use delayq_core::id::Topic;
 use delayq_core::keys::Channel;
+use delayq_core::leased::Leased;
+use delayq_core::message::Message;
 use delayq_core::shard::ShardId;
 use delayq_core::verbs::overview::{self, TopicsPage};
 use delayq_core::verbs::reserve::{self, Receipt, Reservation, ReserveReport, ReserveRequest};
@@ -96,6 +98,17 @@ impl Holder {
     /// Finishes delivered messages: one answer each, in order.
     pub async fn ack(&self, receipts: &[Receipt]) -> Vec<Result<Settled, Error>> {
         self.settle(receipts.iter().map(Settlement::Ack)).await
+    }
+
+    /// Finishes a delivered message and puts its next message: both or neither ([`Delivery::ack_and_put`]).
+    ///
+    /// # Errors
+    /// The next message breaks a rule, and nothing was sent; or Redis cannot be used.
+    ///
+    /// [`Delivery::ack_and_put`]: crate::Delivery::ack_and_put
+    pub async fn ack_and_put(&self, leased: &Leased, next: Message) -> Result<Settled, Error> {
+        let next = next_put(&self.client, leased, next)?;
+        self.settle([Settlement::AckAndPut(&next)].into_iter()).await.remove(0)
     }
 
     /// Extends leases, from now: by 1 ms to 24 h, otherwise the answer is [`Settled::Failed`]; `None`: by the lease of

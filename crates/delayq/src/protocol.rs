@@ -23,6 +23,7 @@ pub use delayq_core::id::{NameError, NodeName, OwnId};
 pub use delayq_core::identity::DeploymentId;
 pub use delayq_core::keys::{Channel, Keys};
 pub use delayq_core::layout::{Layout, LayoutError, Placement};
+pub use delayq_core::leased::Leased;
 pub use delayq_core::limits::{MAX_BYTES_A_CALL, MAX_IDS_A_CALL};
 pub use delayq_core::message::{DEFAULT_PAYLOAD_BYTES, MAX_HEADER_BYTES, MAX_PAYLOAD_BYTES};
 pub use delayq_core::ranges::{ShardRanges, ShardRangesError};

@@ -43,8 +43,17 @@ const PRODUCER: &[Verb] = &[
     Verb::Dictionary,
 ];
 
-const CONSUMER: &[Verb] =
-    &[Verb::Reserve, Verb::Extend, Verb::Ack, Verb::Release, Verb::Bury, Verb::Overview, Verb::Dictionary];
+/// An ack may put the next message.
+const CONSUMER: &[Verb] = &[
+    Verb::Reserve,
+    Verb::Extend,
+    Verb::Ack,
+    Verb::Put,
+    Verb::Release,
+    Verb::Bury,
+    Verb::Overview,
+    Verb::Dictionary,
+];
 
 /// Scripts to own and pump shards.
 const PUMP: &[Verb] = &[Verb::Identify, Verb::Claim, Verb::Pump, Verb::Hold];

@@ -1,11 +1,13 @@
 //! A worker: runs a handler for each topic, and manages leases and settlements.
 
+mod done;
 mod failure;
 mod handling;
 mod job;
 mod serving;
 pub mod testing;
 
+pub use done::Done;
 pub use failure::Failure;
 pub use job::Job;
 
@@ -28,7 +30,7 @@ const GRACE: Duration = Duration::from_secs(30);
 
 /// Handles messages until stopped, each by the handler of the topic.
 ///
-/// A handler that returns `Ok` acks the message. A handler that returns an error, or panics, releases the message with
+/// A handler that returns `Ok` acks the message; `Ok` with a message also puts that as the next one ([`Done`]). A handler that returns an error, or panics, releases the message with
 /// the text of the error: the message is retried after the back-off, and becomes a dead letter after the last attempt;
 /// [`Failure`] can change that. Leases are extended while handlers run. The worker waits for the end of a Redis outage.
 ///
@@ -97,9 +99,10 @@ impl Worker {
 
     /// Adds the handler of a topic. Topics are served in the order of these calls: earlier topics come first. A second
     /// handler of a topic replaces the first.
-    pub fn handle<F>(mut self, topic: Topic, handler: impl Fn(Job) -> F + Send + Sync + 'static) -> Self
+    pub fn handle<F, D>(mut self, topic: Topic, handler: impl Fn(Job) -> F + Send + Sync + 'static) -> Self
     where
-        F: Future<Output = Result<(), Failure>> + Send + 'static,
+        F: Future<Output = Result<D, Failure>> + Send + 'static,
+        D: Into<Done>,
     {
         self.shared.handlers.retain(|(known, _)| *known != topic);
         self.shared.handlers.push((topic, boxed(handler)));
@@ -108,14 +111,15 @@ impl Worker {
 
     /// Adds the handler of a topic with a separate concurrency (1 to 10,000), independent of other topics: for slow
     /// handlers, or for handlers that must not run side by side. Uses additional connections.
-    pub fn handle_apart<F>(
+    pub fn handle_apart<F, D>(
         mut self,
         topic: Topic,
         concurrency: usize,
         handler: impl Fn(Job) -> F + Send + Sync + 'static,
     ) -> Self
     where
-        F: Future<Output = Result<(), Failure>> + Send + 'static,
+        F: Future<Output = Result<D, Failure>> + Send + 'static,
+        D: Into<Done>,
     {
         self.apart.push(Serving { handlers: vec![(topic, boxed(handler))], concurrency, pump: false });
         self
@@ -160,11 +164,12 @@ impl Worker {
     }
 }
 
-fn boxed<F>(handler: impl Fn(Job) -> F + Send + Sync + 'static) -> Handler
+fn boxed<F, D>(handler: impl Fn(Job) -> F + Send + Sync + 'static) -> Handler
 where
-    F: Future<Output = Result<(), Failure>> + Send + 'static,
+    F: Future<Output = Result<D, Failure>> + Send + 'static,
+    D: Into<Done>,
 {
-    Arc::new(move |job| handler(job).boxed())
+    Arc::new(move |job| handler(job).map(|handled| handled.map(Into::into)).boxed())
 }
 
 impl fmt::Debug for Worker {

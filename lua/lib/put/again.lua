@@ -22,7 +22,8 @@ local function taken(id, flags, env)
   return nil, m
 end
 
--- Removes a replaced message from its place, except from the indexes that hold the new message.
+-- Removes a replaced message from its place, except from the indexes that hold the new message. The put has acked a leased
+-- message.
 local function displace(old, expires, group)
   local name = no .. ':' .. old.id
   if old.state > DEAD then
@@ -34,8 +35,9 @@ local function displace(old, expires, group)
   local _, had_expiry, _, had_group = fields(old.env, old.flags)
   if had_expiry and not expires then call('ZREM', base .. 'expiries', name) end
   if had_group and had_group ~= group then call('ZREM', base .. 'g:' .. had_group, name) end
-  count('replaced', no, 1)
-  note(no, old.id, 'replaced')
+  local word = old.state == LEASED and 'delivered' or 'replaced'
+  count(word, no, 1)
+  note(no, old.id, word)
 end
 
 -- True if the topic refuses a repeat without a trace, because it may have forgotten the first try.

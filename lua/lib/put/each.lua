@@ -1,10 +1,10 @@
 -- put/each: puts one message.
 --
--- NEEDS    accepted, again, base, bucket_add, bucket_of, byte, call, check_fields, displace, due, due_of, earlier,
---          expected_due, expected_hash, expire_after, fields, gen, group_and_expiry, held, is_new, is_stale,
+-- NEEDS    accepted, ack, again, base, bucket_add, bucket_of, byte, call, check_fields, displace, due, due_of, earlier,
+--          expected_due, expected_hash, expire_after, fields, followed, gen, group_and_expiry, held, is_new, is_stale,
 --          join_indexes, key_of, largest, lifetime_of, max_default, merge, merges, misnamed, no, note, now, pending_at,
---          push_ready, ready_stamp, record, sub, taken, topic, topic_open, tried, turn_behind, unblock, unexpected,
---          BLOCKS, DEAD, DOOMED, EXPIRES, FORMAT, HASH, HEAD, INDEXED, LAST_MS, LIFETIME, PENDING, RELATIVE
+--          push_ready, ready_stamp, receipt, record, sub, taken, topic, topic_open, tried, turn_behind, unblock,
+--          unexpected, BLOCKS, DEAD, DOOMED, EXPIRES, FORMAT, HASH, HEAD, INDEXED, LAST_MS, LIFETIME, PENDING, RELATIVE
 -- CHANGES  accepted, due, is_new, largest
 -- GIVES    put
 
@@ -52,7 +52,11 @@ local function put(id, text, env)
   if wrong then return wrong end
   local direct = due <= now and not held
 
-  if found then
+  local led
+  if receipt then
+    answer, led, old = followed(id, found, flags, env)
+    if answer then return answer end
+  elseif found then
     answer, old = taken(id, flags, env)
     if answer then return answer end
   elseif tried and is_stale(id) then
@@ -83,6 +87,7 @@ local function put(id, text, env)
     pcall(displace, old, expires, group)
     unblock(old, freed)
   end
+  if led then ack(led, old) end
   note(no, id, 'put %.0f %s', due, direct and 'ready' or 'stored')
   if pending then return again(direct and 'ready' or 'delayed', pending) end
   return direct and 'ready' or 'stored'

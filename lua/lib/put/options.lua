@@ -1,17 +1,23 @@
 -- put/options: reads the options of a message.
 --
 -- NEEDS    due_of, find, readable, sub
--- GIVES    earlier, expected_due, expected_hash, keep, longest_wait, merges, options_text, read_options, record,
---          replace, rule, tried
+-- GIVES    earlier, expected_due, expected_hash, keep, longest_wait, merges, options_text, read_options, receipt,
+--          record, replace, rule, tried
 
 -- The last options: messages of a call often share these.
 local options_text, replace, earlier, tried, record = '', false, false, nil, nil
+-- The receipt that the put acks.
+local receipt = nil
 -- For a pending message under the id: the rule for the due time, the longest wait of the rule `within`, and whether the
 -- content stays. The put is only for a message of the expected due time and content.
 local merges, rule, longest_wait, keep, expected_due, expected_hash = false, nil, nil, false, nil, nil
+local function of_hex(text)
+  return (string.gsub(text, '%x%x', function(hex) return string.char(tonumber(hex, 16)) end))
+end
+
 local function read_options(options)
   options_text, replace, earlier, tried, record, rule, longest_wait, keep = nil, false, false, nil, nil, nil, nil, false
-  expected_due, expected_hash = nil, nil
+  expected_due, expected_hash, receipt = nil, nil, nil
   for word in string.gmatch(options, '%S+') do
     local name, value = string.match(word, '^(%a+)=?(%w*)$')
     if word == 'replace' then
@@ -25,19 +31,23 @@ local function read_options(options)
     elseif name == 'within' and not rule and find(value, '^%d+$') then
       rule, longest_wait = name, due_of(value)
       if not longest_wait then error({ err = 'option ' .. readable(word) }) end
-    elseif name == 'expected' and find(value, '^%d+$') then
+    elseif name == 'expected' and not expected_due and find(value, '^%d+$') then
       expected_due = due_of(value)
       if not expected_due then error({ err = 'option ' .. readable(word) }) end
-    elseif name == 'hash' and find(value, '^%x+$') and #value == 16 then
-      expected_hash = string.gsub(value, '%x%x', function(hex) return string.char(tonumber(hex, 16)) end)
-    elseif string.find(word, '^record=%x+$') and #word == 23 then
+    elseif name == 'hash' and not expected_hash and find(value, '^%x+$') and #value == 16 then
+      expected_hash = of_hex(value)
+    elseif name == 'ack' and not receipt and find(value, '^%x+$') and #value % 2 == 0 then
+      receipt = of_hex(value)
+    elseif not record and find(word, '^record=%x+$') and #word == 23 then
       record = sub(word, 8)
     else
-      tried = due_of(string.match(word, '^tried=(%d+)$') or '')
+      tried = not tried and due_of(string.match(word, '^tried=(%d+)$') or '')
       if not tried then error({ err = 'option ' .. readable(word) }) end
     end
   end
   merges = rule ~= nil or keep or expected_due ~= nil or expected_hash ~= nil
   if merges and not replace then error({ err = 'option ' .. readable(options) .. ' without replace' }) end
+  -- The receipt places the message, and identifies a repeat.
+  if receipt and (replace or earlier or tried or record) then error({ err = 'option ack with another' }) end
   options_text = options
 end

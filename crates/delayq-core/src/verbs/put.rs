@@ -1,9 +1,11 @@
 //! `put`.
 
+use super::settle::Settled;
 use super::words;
 use crate::call::Call;
 use crate::envelope::{Envelope, State};
 use crate::id::Topic;
+use crate::leased::NextPut;
 use crate::message::{Due, Message};
 use crate::reply::{Reply, ReplyError, Value, Words};
 use crate::script::Verb;
@@ -115,6 +117,18 @@ pub fn request(
     call
 }
 
+/// Finishes messages and puts the next messages, all of one topic. A failure leaves both undone.
+pub fn by_acks<'n>(shard: ShardId, topic: &Topic, all: impl IntoIterator<Item = &'n NextPut>) -> Call {
+    let mut call = Call::new(Verb::Put, shard).arg(topic.as_bytes());
+    for next in all {
+        call.push(&next.id);
+        call.push(next.due.argument());
+        call.push(format!("ack={}", hex(next.receipt.as_bytes())));
+        call.push(&next.envelope);
+    }
+    call
+}
+
 /// A put without messages, which changes nothing: a shard that accepts puts refuses it as `DQARG`.
 pub fn of_none(shard: ShardId) -> Call {
     Call::new(Verb::Put, shard)
@@ -125,6 +139,28 @@ pub fn read(reply: Value, items: &[PutItem<'_>]) -> Result<Vec<Option<PutOutcome
     let mut reply = Reply::new(Verb::Put, reply)?;
     let now = UnixMicros(reply.number()?).millis();
     items.iter().map(|item| outcome(item.message, now, &mut reply)).collect()
+}
+
+/// Reads the answers to puts that ack as the answers to acks.
+pub fn read_acks(reply: Value, count: usize) -> Result<Vec<Settled>, ReplyError> {
+    let mut reply = Reply::new(Verb::Put, reply)?;
+    reply.number()?; // the time
+    (0..count).map(|_| acked(&mut reply)).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn acked(reply: &mut Reply) -> Result<Settled, ReplyError> {
+    let text = reply.text()?;
+    Ok(match Words::new(&text).word() {
+        "stored" | "ready" | "exists" => Settled::Delivered,
+        "cancelled" => Settled::Cancelled,
+        "expired" => Settled::LeaseLost,
+        "refused" | "conflict" => Settled::Failed(format!("the next message was not put: {text}")),
+        _ => return Err(reply.nonsense(&text)),
+    })
 }
 
 fn options(item: &PutItem<'_>) -> String {

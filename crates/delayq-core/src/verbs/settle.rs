@@ -21,7 +21,7 @@ pub enum Settled {
     Ready,
     /// Moved to the dead letters.
     Buried,
-    /// Cancelled while leased, and finished.
+    /// Cancelled while leased, and finished. An ack with a next message did not put the next message.
     Cancelled,
     /// The message expired while leased, and is finished.
     MessageExpired,

@@ -75,7 +75,21 @@ pub const WORDS: [(Verb, &[Word]); 8] = [
         ],
     ),
     (Verb::Extend, &[yes("extended", "the lease has a later end"), LEASE_LOST, FAILED]),
-    (Verb::Ack, &[yes("delivered", "the message has finished"), LEASE_LOST, FAILED]),
+    (
+        Verb::Ack,
+        &[
+            yes("delivered", "the message has finished, and its next message, if one was given, is put"),
+            yes(
+                "cancelled",
+                "the message was cancelled while leased, and has finished: its next message is not put",
+            ),
+            LEASE_LOST,
+            no(
+                "failed",
+                "the stored message is unreadable, or the next message cannot be put; the reason says why",
+            ),
+        ],
+    ),
     (
         Verb::Release,
         &[

@@ -86,6 +86,11 @@ fn outcome(verb: Verb, answer: &str) -> Map<String, Value> {
     let text = Answer::Bytes(answer.as_bytes().to_vec());
     let one = Answer::Array(vec![text.clone()]);
     let said = match verb {
+        // Answers to an ack that puts.
+        Verb::Put if ["cancelled", "expired"].contains(&answer) => {
+            let reply = Answer::Array(vec![Answer::Number(1_000), text]);
+            of_settled(put::read_acks(reply, 1).unwrap().remove(0))
+        }
         Verb::Put => of_put(Answer::Array(vec![Answer::Number(1_000), text])),
         Verb::Cancel => of_cancel(cancel::read(one, 1).unwrap().remove(0)),
         Verb::Reschedule => of_reschedule(reschedule::read(one, 1).unwrap().remove(0)),

@@ -17,7 +17,6 @@ use crate::link::Link;
 use crate::script_link::{Outgoing, Sent};
 use crate::topology::moving;
 use delayq_core::call::Call;
-use delayq_core::script::Verb;
 use delayq_core::shard::ShardId;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -153,7 +152,7 @@ impl<'r, K: Ord + Clone + Send + Sync> Ride<'r, K> {
         node: Option<&Link>,
     ) -> Option<Parcel<K>> {
         let taught = self.learn(&mut parcel, &mut error, node).await;
-        let is_placed = parcel.call.verb == Verb::Put;
+        let is_placed = is_placed(load, &parcel);
         let has_budget = self.attempts < ATTEMPTS && clock::instant() < self.rules.until;
         let write = |write: Write| Write { is_placed, has_budget, ..write };
         if taught == Taught::Node && !has_budget {
@@ -223,9 +222,9 @@ impl<'r, K: Ord + Clone + Send + Sync> Ride<'r, K> {
             match failed.get(&parcel.call.shard) {
                 Some(error) => fail(load, &parcel, error),
                 None => {
-                    // A put keeps the layout that placed the message: under a newer layout the put would reach the
+                    // A placed put keeps the layout that placed it: under a newer layout the put would reach the
                     // wrong shard.
-                    if parcel.call.verb != Verb::Put {
+                    if !is_placed(load, &parcel) {
                         parcel.call.layout = Some(word);
                     }
                     self.parcels.push(parcel);
@@ -233,6 +232,11 @@ impl<'r, K: Ord + Clone + Send + Sync> Ride<'r, K> {
             }
         }
     }
+}
+
+/// Items that share a call are placed alike.
+fn is_placed<L: Load>(load: &L, parcel: &Parcel<L::Key>) -> bool {
+    parcel.batch.items.first().is_some_and(|&item| load.write(item).is_placed)
 }
 
 fn fail<L: Load>(load: &mut L, parcel: &Parcel<L::Key>, error: &Error) {

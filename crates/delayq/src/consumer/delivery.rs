@@ -5,6 +5,9 @@ use super::received::Received;
 use super::settlement::Settle;
 use super::settling::{AnswerReceiver, Settler};
 use crate::error::Error;
+use delayq_core::id::{Group, MessageId, Topic};
+use delayq_core::leased::Leased;
+use delayq_core::message::Message;
 use delayq_core::verbs::reserve::Receipt;
 use delayq_core::verbs::settle::{Release, Settled};
 use std::ops::Deref;
@@ -14,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 /// A message that the holder must settle. An unsettled message is released with a back-off when dropped.
 ///
-/// [`Self::ack`], [`Self::release`] and [`Self::bury`] hand the settlement over when called. The returned futures only
+/// [`Self::ack`], [`Self::ack_and_put`], [`Self::release`] and [`Self::bury`] hand the settlement over when called. The returned futures only
 /// wait for the answer, so dropping a future, even before the first poll, changes nothing.
 #[must_use = "a dropped delivery is released and delivered again"]
 #[derive(Debug)]
@@ -69,6 +72,24 @@ impl Delivery {
     pub fn ack_later(mut self) {
         let receipt = self.held.take();
         self.held.settler.ack_later(receipt);
+    }
+
+    /// Finishes the message and puts its next message, in one step: both or neither. The next message has no id, and the group of
+    /// this message or none, so that it is stored in the same shard; or it has the id, the group and the topic of this message, and
+    /// takes its place with attempts counted from the start. It is not put if this message was cancelled meanwhile.
+    ///
+    /// # Errors
+    /// As [`Self::ack`]. If the next message breaks a rule, this message is released with that as the reason.
+    pub fn ack_and_put(self, next: Message) -> impl Future<Output = Result<Settled, Error>> + Send + use<> {
+        let Self { received, held } = self;
+        let group = received.group().cloned();
+        let handed = held.ack_and_put(&received.topic, &received.id, group, next);
+        async move {
+            match handed {
+                Ok(answered) => answer(answered).await,
+                Err((error, released)) => answer(released).await.and(Err(error)),
+            }
+        }
     }
 
     /// Releases the message: the message returns after `delay`, or after the back-off. After the last attempt the
@@ -128,6 +149,24 @@ impl Held {
 
     pub(crate) fn ack(self) -> AnswerReceiver {
         self.settle(Settle::Ack)
+    }
+
+    /// With an error that the next message has, the message is released.
+    pub(crate) fn ack_and_put(
+        mut self,
+        topic: &Topic,
+        id: &MessageId,
+        group: Option<Group>,
+        next: Message,
+    ) -> Result<AnswerReceiver, (Error, AnswerReceiver)> {
+        let leased = Leased { receipt: self.take(), topic: topic.clone(), id: id.clone(), group };
+        match self.settler.next_put(&leased, next) {
+            Ok(settle) => Ok(self.settler.settle(settle)),
+            Err(error) => {
+                let release = released(leased.receipt, None, &error.to_string());
+                Err((error, self.settler.settle(release)))
+            }
+        }
     }
 
     pub(crate) fn release(self, delay: Option<Duration>, reason: &str) -> AnswerReceiver {

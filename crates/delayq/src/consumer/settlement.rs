@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::gather::Gathered;
 use crate::settle::Settlement;
 use delayq_core::fate::Fate;
+use delayq_core::leased::NextPut;
 use delayq_core::shard::ShardId;
 use delayq_core::verbs::reserve::Receipt;
 use delayq_core::verbs::settle::{Release, Settled};
@@ -12,6 +13,7 @@ use tokio::sync::oneshot;
 #[derive(Clone, Debug)]
 pub(super) enum Settle {
     Ack(Receipt),
+    AckAndPut(Box<NextPut>),
     Release(Release),
     Bury(Receipt, String),
 }
@@ -31,6 +33,7 @@ impl Settle {
     pub(super) fn receipt(&self) -> &Receipt {
         match self {
             Self::Ack(receipt) | Self::Bury(receipt, _) => receipt,
+            Self::AckAndPut(next) => &next.receipt,
             Self::Release(release) => &release.receipt,
         }
     }
@@ -38,6 +41,7 @@ impl Settle {
     pub(super) fn as_call(&self) -> Settlement<'_> {
         match self {
             Self::Ack(receipt) => Settlement::Ack(receipt),
+            Self::AckAndPut(next) => Settlement::AckAndPut(next),
             Self::Release(release) => Settlement::Release(release),
             Self::Bury(receipt, reason) => Settlement::Bury(receipt, reason),
         }

@@ -4,10 +4,13 @@
 use super::leases::Leases;
 use super::settlement::{OpenSettlement, Settle};
 use crate::calls::{Calls, MAX_IDS_A_PIPELINE};
+use crate::client::Client;
 use crate::error::Error;
 use crate::gather::Gathering;
-use crate::settle::settle_all;
+use crate::settle::{next_put, settle_all};
 use delayq_core::fate::Advice;
+use delayq_core::leased::Leased;
+use delayq_core::message::Message;
 use delayq_core::verbs::reserve::Receipt;
 use delayq_core::verbs::settle::Settled;
 use std::sync::Arc;
@@ -40,6 +43,7 @@ pub(super) struct Settler {
     queue: mpsc::UnboundedSender<[OpenSettlement; 1]>,
     later: mpsc::UnboundedSender<Receipt>,
     leases: Arc<Leases>,
+    client: Client,
 }
 
 #[derive(Clone)]
@@ -58,15 +62,16 @@ enum Attempted {
 // === impl Settler ===
 
 impl Settler {
-    pub(super) fn start(calls: Calls, leases: &Arc<Leases>, tasks: &TaskTracker) -> Self {
+    pub(super) fn start(client: Client, leases: &Arc<Leases>, tasks: &TaskTracker) -> Self {
         let (queue, waiting) = mpsc::unbounded_channel();
         let (max_items, max_bytes) = (MAX_IDS_A_PIPELINE, delayq_core::limits::MAX_BYTES_A_CALL);
         let gathering = Gathering { max_items, max_bytes, in_flight: IN_FLIGHT };
         let (later, given) = mpsc::unbounded_channel();
+        let calls = client.calls.clone();
         let settling = Settling { calls, leases: Arc::clone(leases), tasks: tasks.clone() };
         tasks.spawn(settling.clone().ack_gathered(given));
         tasks.spawn(async move { gathering.run(waiting, |gathered| settling.begin(gathered)).await });
-        Self { queue, later, leases: Arc::clone(leases) }
+        Self { queue, later, leases: Arc::clone(leases), client }
     }
 
     /// The settlement is handed over before any await, so the receiver may be dropped at any time.
@@ -74,6 +79,14 @@ impl Settler {
         let (answer, answered) = oneshot::channel();
         self.hand_over(OpenSettlement { answer: Some(answer), ..OpenSettlement::unattended(settle) });
         answered
+    }
+
+    /// The settlement of a message by an ack that puts its next message.
+    ///
+    /// # Errors
+    /// The next message breaks a rule.
+    pub(super) fn next_put(&self, leased: &Leased, next: Message) -> Result<Settle, Error> {
+        next_put(&self.client, leased, next).map(|next| Settle::AckAndPut(Box::new(next)))
     }
 
     pub(super) fn ack_later(&self, receipt: Receipt) {
@@ -168,7 +181,7 @@ fn verdict(settle: &Settle, is_lost: bool, lasts: bool, answer: Result<Settled, 
         Err(error) if is_lost => Err(error.into_unknown()),
         // A lease that has not run out can only have been ended by the attempt with the missing answer.
         Ok(Settled::LeaseLost) if is_lost => match settle {
-            Settle::Ack(_) if lasts => Ok(Settled::Delivered),
+            Settle::Ack(_) | Settle::AckAndPut(_) if lasts => Ok(Settled::Delivered),
             Settle::Bury(..) if lasts => Ok(Settled::Buried),
             _ => Err(Error::NoAnswer {
                 address: String::new(),

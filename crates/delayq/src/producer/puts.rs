@@ -105,7 +105,7 @@ impl Load for Puts {
     fn write(&self, item: usize) -> Write {
         let put = self.put(item);
         let has_other_shard = put.is_free && put.lost.is_none() && self.placing.has_other_nodes();
-        Write { has_other_shard, may_repeat: !put.is_repeated, ..Write::default() }
+        Write { is_placed: true, has_other_shard, may_repeat: !put.is_repeated, ..Write::default() }
     }
 
     fn change(&mut self, item: usize, again: Again, error: &Error, known: &CallerLayout) -> bool {

@@ -1,5 +1,6 @@
 //! Runs the handler of one message, and settles the message.
 
+use super::done::Done;
 use super::failure::{Failure, Then};
 use super::job::Job;
 use crate::consumer::{Delivery, Held, answer};
@@ -12,7 +13,7 @@ use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-pub(super) type Handler = Arc<dyn Fn(Job) -> BoxFuture<'static, Result<(), Failure>> + Send + Sync>;
+pub(super) type Handler = Arc<dyn Fn(Job) -> BoxFuture<'static, Result<Done, Failure>> + Send + Sync>;
 
 struct About {
     topic: Topic,
@@ -25,9 +26,14 @@ struct About {
 pub(super) async fn handle(handler: Handler, delivery: Delivery) {
     let (received, held) = delivery.split();
     let about = About { topic: received.topic.clone(), id: received.id.clone(), attempt: received.attempt() };
+    let group = received.group().cloned();
     let job = Job { received, lost: held.lost.clone() };
     match run(handler, job).await {
-        Ok(()) => about.acked(answer(held.ack()).await),
+        Ok(Done { next: None }) => about.acked(answer(held.ack()).await),
+        Ok(Done { next: Some(next) }) => match held.ack_and_put(&about.topic, &about.id, group, next) {
+            Ok(answered) => about.acked(answer(answered).await),
+            Err((error, released)) => about.failed(&error.to_string(), answer(released).await),
+        },
         Err(failure) => {
             let settled = answer(settle(held, &failure)).await;
             about.failed(&failure.reason, settled);
@@ -36,7 +42,7 @@ pub(super) async fn handle(handler: Handler, delivery: Delivery) {
 }
 
 /// A panic is a failed attempt.
-async fn run(handler: Handler, job: Job) -> Result<(), Failure> {
+async fn run(handler: Handler, job: Job) -> Result<Done, Failure> {
     let handled = AssertUnwindSafe(async move { handler(job).await }).catch_unwind().await;
     handled.unwrap_or_else(|panic| Err(panicked(&*panic)))
 }

@@ -1,7 +1,10 @@
 //! The consumer against a real Redis: deliveries, leases kept, leases released.
 
+use delayq::admin::PromoteOptions;
 use delayq::protocol::{Owner, ShardId};
-use delayq::{Client, Consumer, ConsumerOptions, Delivery, Message, Settings, Settled, Topic};
+use delayq::{
+    Client, Consumer, ConsumerOptions, Delivery, Error, Message, MessageError, Settings, Settled, Topic,
+};
 use delayq_tests::deadline::wait_until;
 use delayq_tests::deployment::{Deployment, settings};
 use std::collections::HashSet;
@@ -357,4 +360,23 @@ async fn a_generated_id_of_another_shard_than_its_group_is_refused() {
         assert_eq!(deployment.producer.put(message).await.is_ok(), shard == there, "shard {shard}");
     }
     assert_eq!(deployment.admin.topic(&deployment.topic).count().await.unwrap().accepted, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_delivery_is_acked_by_the_put_of_its_next_message_and_released_if_that_breaks_a_rule() {
+    let scene = deployment(3).await;
+    scene.put(1).await;
+    let mut consumer = scene.consumer(1);
+    let first = timeout(PATIENCE, consumer.next()).await.unwrap().unwrap();
+    let other = Message::new(scene.topic.clone(), "x").id("another").unwrap();
+    assert!(matches!(first.ack_and_put(other).await, Err(Error::Message(MessageError::Next(_)))));
+    let topic = scene.admin.topic(&scene.topic);
+    assert_eq!(topic.count().await.unwrap().delayed, 1, "it was released");
+    scene.admin.promote(&scene.topic, &PromoteOptions::default(), |_| {}).await.unwrap();
+    let again = timeout(PATIENCE, consumer.next()).await.unwrap().unwrap();
+    let next = Message::new(scene.topic.clone(), "next").with_id(again.id.clone()).after(PATIENCE * 100);
+    assert_eq!(again.ack_and_put(next).await.unwrap(), Settled::Delivered);
+    let numbers = topic.count().await.unwrap();
+    assert_eq!((numbers.accepted, numbers.delivered, numbers.delayed, numbers.leased), (2, 1, 1, 0));
+    consumer.stop().await;
 }

@@ -1,6 +1,8 @@
 //! The helpers for tests: isolated deployments, what is pending, promotions and drains.
 
 #[allow(unreachable_pub, reason = "the code of the guide, as its readers write it")]
+mod drips;
+#[allow(unreachable_pub, reason = "the code of the guide, as its readers write it")]
 mod guide;
 
 use delayq::worker::testing::{Drained, Isolated, NotDrained, Pending, isolated};
@@ -108,10 +110,12 @@ async fn a_drain_settles_as_a_worker_does_and_waits_for_no_back_off() {
     on_each(async |queue| {
         let put_one = |id: &str| message("orders", id).after(HOUR).max_attempts(3);
         put(queue, ["failing", "panic", "wrong"].map(put_one)).await;
-        let handle = async |job: Job| match job.id.to_string().as_str() {
-            "wrong" => Err(Failure::bury("no such order")),
-            "panic" => panic!("always"),
-            _ => Err(Failure::retry_after(HOUR * 5, "always")),
+        let handle = async |job: Job| -> Result<(), Failure> {
+            match job.id.to_string().as_str() {
+                "wrong" => Err(Failure::bury("no such order")),
+                "panic" => panic!("always"),
+                _ => Err(Failure::retry_after(HOUR * 5, "always")),
+            }
         };
         let drained = queue.drain(&[topic("orders")], handle).await.unwrap();
         for (id, attempts) in [("failing", 3), ("panic", 3), ("wrong", 1)] {
@@ -120,6 +124,28 @@ async fn a_drain_settles_as_a_worker_does_and_waits_for_no_back_off() {
             assert_eq!(of[attempts - 1].settled, Settled::Buried, "{id}");
             assert!(of.iter().all(|one| one.failure.is_some()), "{id}");
         }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_drain_delivers_next_messages_and_a_next_one_that_breaks_a_rule_fails_the_attempt() {
+    on_each(async |queue| {
+        put(queue, [message("orders", "drip").after(HOUR).max_attempts(1)]).await;
+        let handle = async |job: Job| {
+            let next = Message::new(job.topic.clone(), [job.payload(), b"+"].concat())
+                .after(HOUR * 48)
+                .max_attempts(1);
+            Ok::<_, Failure>(match job.payload().len() {
+                5.. => next.id("another").unwrap(),
+                _ => next.with_id(job.id.clone()),
+            })
+        };
+        let drained = queue.drain(&[topic("orders")], handle).await.unwrap();
+        let payloads: Vec<_> = drained.iter().map(|one| String::from_utf8_lossy(&one.payload)).collect();
+        assert_eq!(payloads, ["drip", "drip+"]);
+        assert_eq!((&drained[0].settled, &drained[1].settled), (&Settled::Delivered, &Settled::Buried));
+        assert!(format!("{:?}", drained[1].failure).contains("a next message has no id"), "{drained:?}");
     })
     .await;
 }
@@ -195,4 +221,18 @@ async fn the_guide_s_test_passes_as_it_is_printed() {
     assert!(guide.contains(&format!("```rust,no_run\n{}```", include_str!("testing/guide.rs"))));
     let server = RedisServer::private().await;
     guide::an_unpaid_order_expires_after_half_an_hour(&server.url()).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_drips_of_the_guide_come_one_after_the_other() {
+    let guide = include_str!("../../../../docs/guides/drips.md");
+    assert!(guide.contains(&format!("```rust,no_run\n{}```", include_str!("testing/drips.rs"))));
+    on_each(async |queue| {
+        let first = Message::new(topic("mails"), "0").id("welcome").unwrap().group("user-5").unwrap();
+        put(queue, [first.after(HOUR * 24)]).await;
+        let drained = queue.drain(&[topic("mails")], drips::send_mail).await.unwrap();
+        let payloads: Vec<_> = drained.iter().map(|one| one.payload.as_slice()).collect();
+        assert_eq!(payloads, [b"0", b"1", b"2"]);
+    })
+    .await;
 }

@@ -242,3 +242,27 @@ async fn a_worker_of_a_deployment_that_was_never_created_ends_with_the_reason() 
     let ended = within("the worker's end", LONG, worker.run(std::future::pending())).await;
     assert!(matches!(ended, Err(Error::Uninitialised(_))), "{ended:?}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_returns_a_message_puts_it_by_the_ack() {
+    let scene = Scene::new().await;
+    scene.put(2).await;
+    let handler = async |job: Job| {
+        let next = || Message::new(job.topic.clone(), format!("{}+", String::from_utf8_lossy(job.payload())));
+        Ok::<_, Failure>(match job.payload() {
+            b"0" => Some(next()),
+            b"0+" => Some(next().with_id(job.id.clone())),
+            b"1" => Some(next().id("another").unwrap().max_attempts(1)),
+            _ => None,
+        })
+    };
+    let running = scene.run(scene.worker().handle(scene.topic.clone(), handler));
+    // 0, 0+ and 0++ are delivered. The next message of 1 breaks a rule, and 1 has one attempt.
+    scene.until((3, 1, 0, 0)).await;
+    scene.stop(running).await;
+    let reasons = scene.reasons().await;
+    assert!(
+        reasons[0].starts_with("a next message has no id, or the id, the group and the topic"),
+        "{reasons:?}"
+    );
+}

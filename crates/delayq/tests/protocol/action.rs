@@ -2,7 +2,7 @@
 
 mod item;
 
-pub(crate) use item::{GiveBack, Item};
+pub(crate) use item::{GiveBack, Item, hex};
 
 use delayq::protocol::Verb;
 

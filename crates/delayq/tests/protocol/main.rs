@@ -16,6 +16,7 @@ mod drained;
 mod edges;
 mod expiry;
 mod finish;
+mod follow;
 mod forgetting;
 mod given_back;
 mod group_blocks;

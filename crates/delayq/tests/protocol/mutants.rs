@@ -38,7 +38,7 @@ fn known(written: &str, what: &str) -> Option<u64> {
 }
 
 /// Name of the fault, file, text, replacement.
-const MUTANTS: [(&str, &str, &str, &str); 113] = [
+const MUTANTS: [(&str, &str, &str, &str); 119] = [
     ("a finish is missing from the history", "lib/finish", "  note(m.no, m.id, outcome)\n", ""),
     ("a ready message is missing from the history", "lib/pump/move", "if any_history then", "if false then"),
     (
@@ -199,6 +199,32 @@ const MUTANTS: [(&str, &str, &str, &str); 113] = [
     ),
     ("a debounce counts from now", "lib/put/merge", "local first = had or rule", "local first = rule"),
     ("a debounce does not note the first put", "lib/put/merge", "rule == 'within' and now or nil", "nil"),
+    ("an ack that puts keeps the lease", "lib/put/follow", "  end_lease(m, receipt)\n", ""),
+    ("an ack that puts leaves the message", "lib/put/follow", "finish(m, 'delivered')", "do end"),
+    (
+        "an ack that puts what exists leaves the message",
+        "lib/put/follow",
+        "if exists then end_acked(m) end",
+        "",
+    ),
+    (
+        "an ack puts after a cancel",
+        "lib/put/follow",
+        "if m and bit.band(m.flags, DOOMED) > 0 then",
+        "if false then",
+    ),
+    (
+        "an ack that puts takes a delivered message for the next one",
+        "lib/put/follow",
+        "or is_same_id and read(no, id).delivery > 0 then",
+        "then",
+    ),
+    (
+        "an ack that puts in its place replaces",
+        "lib/put/again",
+        "old.state == LEASED and 'delivered' or 'replaced'",
+        "'replaced'",
+    ),
     ("a put that moves only later moves sooner", "lib/put/merge", "math.max(due, old.due)", "due"),
     ("a put that moves only sooner moves later", "lib/put/merge", "math.min(due, old.due)", "due"),
     ("an edit moves the message", "lib/put/merge", "if rule == 'content' then return old.due end", ""),
@@ -502,7 +528,7 @@ const MUTANTS_OF_SWEEPS: [(&str, &str, &str, &str); 5] = [
     ),
 ];
 
-const MUTANTS_OF_GROUPS: [(&str, &str, &str, &str); 63] = [
+const MUTANTS_OF_GROUPS: [(&str, &str, &str, &str); 64] = [
     (
         "put takes a lifetime for the topic's",
         "lib/put/each",
@@ -583,6 +609,7 @@ const MUTANTS_OF_GROUPS: [(&str, &str, &str, &str); 63] = [
         "do end",
     ),
     ("a turn is told to nobody", "lib/turn", "group) == 1 then", "group) == 2 then"),
+    ("an ack that puts gives no turn", "lib/put/follow", "if m then turn_after(m) end", ""),
     ("a failed message does not block", "lib/flight", "m.flags = bit.bor(m.flags, BLOCKS)", "do end"),
     (
         "a failed message is in no index",

@@ -333,6 +333,15 @@ fn cases() -> Vec<Case> {
             Action::Put { topic: "a".into(), items: items.to_vec() }
         }
     };
+    let following = |id: &'static str, led: &'static str| {
+        move |lab: &Lab| {
+            let mut items = two(id, NOW + 800).map(|item| Item { content: 1, ..item });
+            for (item, receipt) in items.iter_mut().zip(receipts(lab, led)) {
+                item.ack = Some(receipt);
+            }
+            Action::Put { topic: "a".into(), items: items.to_vec() }
+        }
+    };
     let debounce = Again { due: DueRule::Within(Duration::from_millis(900)), keep: true, ..Again::default() };
     let edit = Again { due: DueRule::Content, ..Again::default() };
     let merging = |id: &'static str, again: Again| {
@@ -466,6 +475,9 @@ fn cases() -> Vec<Case> {
             prior: Box::new(|_| vec![fair_order("fair"), reserve_of(1), fair_order("")]),
             ..case("reserve after fair order", |_| reserve())
         },
+        case("ack that puts", following("new", "leased")),
+        case("ack that puts in its place", following("leased", "leased")),
+        case("ack that puts after a cancel", following("new", "doomed")),
     ]);
     cases.push(Case { at: 600, ..case("pump what is due", pump) });
     cases.push(Case { at: 600, ..paused("pump what expires while it is parked", pump) });

@@ -5,12 +5,15 @@ use crate::admin::{ListState, Listing, TimeRange};
 use crate::consumer::Received;
 use crate::error::Error;
 use crate::holder::Holder;
+use crate::worker::done::Done;
 use crate::worker::failure::{Failure, Then};
 use crate::worker::handling::panicked;
 use crate::worker::job::Job;
 use delayq_core::id::{Group, MessageId, Topic};
+use delayq_core::leased::Leased;
+use delayq_core::message::Message;
 use delayq_core::time::UnixMillis;
-use delayq_core::verbs::reserve::{Reservation, ReserveRequest};
+use delayq_core::verbs::reserve::{Receipt, Reservation, ReserveRequest};
 use delayq_core::verbs::settle::{Release, Settled};
 use futures_util::FutureExt;
 use std::panic::AssertUnwindSafe;
@@ -65,10 +68,10 @@ impl Isolated {
     ///
     /// # Errors
     /// [`NotDrained::Left`] after 1,000 deliveries, or if a message cannot be delivered.
-    pub async fn drain(
+    pub async fn drain<D: Into<Done>>(
         &self,
         topics: &[Topic],
-        handler: impl AsyncFn(Job) -> Result<(), Failure>,
+        handler: impl AsyncFn(Job) -> Result<D, Failure>,
     ) -> Result<Vec<Drained>, NotDrained> {
         let mut drained: Vec<Drained> = Vec::new();
         while let Some(next) = self.next(topics).await? {
@@ -134,29 +137,50 @@ impl Isolated {
         Ok(None)
     }
 
-    async fn deliver(
+    async fn deliver<D: Into<Done>>(
         &self,
         one: Reservation,
-        handler: &impl AsyncFn(Job) -> Result<(), Failure>,
+        handler: &impl AsyncFn(Job) -> Result<D, Failure>,
     ) -> Result<Drained, Error> {
         let Reservation { receipt, topic, id, ready, envelope, .. } = one;
         let (group, payload, attempt) = (envelope.group.clone(), envelope.payload.to_vec(), envelope.attempt);
         let received = Received { topic: topic.clone(), id: id.clone(), ready, envelope };
         let job = Job { received, lost: CancellationToken::new() };
         let handled = AssertUnwindSafe(handler(job)).catch_unwind().await;
-        let failure = handled.unwrap_or_else(|panic| Err(panicked(&*panic))).err();
-        let holder = Holder::new(self.client.clone());
-        let settled = match &failure {
-            None => holder.ack(&[receipt]).await.remove(0)?,
-            Some(Failure { reason, then: Then::Bury }) => {
-                holder.bury(&[(receipt, reason.clone())]).await.remove(0)?
-            }
-            Some(Failure { reason, then: Then::Retry(delay) }) => {
-                let release = Release { receipt, delay: *delay, keep_attempt: false, reason: reason.clone() };
-                holder.release(&[release]).await.remove(0)?
-            }
+        let handled = handled.unwrap_or_else(|panic| Err(panicked(&*panic)));
+        let leased = Leased { receipt, topic: topic.clone(), id: id.clone(), group: group.clone() };
+        let acked = match handled.map(Into::into) {
+            Ok(Done { next }) => self.ack(&leased, next).await?,
+            Err(failure) => Err(failure),
+        };
+        let (settled, failure) = match acked {
+            Ok(settled) => (settled, None),
+            Err(failure) => (self.fail(leased.receipt, &failure).await?, Some(failure)),
         };
         Ok(Drained { topic, id, group, payload, attempt, settled, failure })
+    }
+
+    /// Acks a message; a next message that breaks a rule fails the attempt.
+    async fn ack(&self, leased: &Leased, next: Option<Message>) -> Result<Result<Settled, Failure>, Error> {
+        let holder = Holder::new(self.client.clone());
+        let Some(next) = next else {
+            return holder.ack(std::slice::from_ref(&leased.receipt)).await.remove(0).map(Ok);
+        };
+        match holder.ack_and_put(leased, next).await {
+            Err(error @ Error::Message(_)) => Ok(Err(error.into())),
+            settled => settled.map(Ok),
+        }
+    }
+
+    async fn fail(&self, receipt: Receipt, failure: &Failure) -> Result<Settled, Error> {
+        let (holder, reason) = (Holder::new(self.client.clone()), failure.reason.clone());
+        match failure.then {
+            Then::Bury => holder.bury(&[(receipt, reason)]).await.remove(0),
+            Then::Retry(delay) => {
+                let release = Release { receipt, delay, keep_attempt: false, reason };
+                holder.release(&[release]).await.remove(0)
+            }
+        }
     }
 }
 

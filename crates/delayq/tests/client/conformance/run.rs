@@ -1,7 +1,7 @@
 //! A running scenario: its steps in order, and the expected answers.
 
 use crate::conformance::said::{list, numbered, text};
-use delayq::protocol::Receipt;
+use delayq::protocol::Leased;
 use delayq::{Client, Namespace, Producer, ProducerOptions, Settings, ShardCount};
 use delayq_tests::redis_server::SharedRedis;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ pub(crate) struct Run<'a> {
     pub(crate) client: Client,
     pub(crate) producer: Producer,
     pub(crate) bound: HashMap<String, Value>,
-    pub(crate) receipts: Vec<Receipt>,
+    pub(crate) receipts: Vec<Leased>,
 }
 
 /// The end of a step: an answer, a refusal by the client itself, or an error by its code.

@@ -1,7 +1,7 @@
 //! The client's answers in the suite's form.
 
 use crate::conformance::run::{Ended, Run};
-use delayq::protocol::Reservation;
+use delayq::protocol::{Leased, Reservation};
 use delayq::{
     CancelOutcome, Error, Group, GroupTally, Put, PutError, PutOutcome, RescheduleOutcome, Settled,
     UnixMillis,
@@ -10,8 +10,13 @@ use serde_json::{Value, json};
 
 impl Run<'_> {
     pub(crate) fn shown_delivery(&mut self, found: &Reservation) -> Value {
-        self.receipts.push(found.receipt.clone());
         let envelope = &found.envelope;
+        self.receipts.push(Leased {
+            receipt: found.receipt.clone(),
+            topic: found.topic.clone(),
+            id: found.id.clone(),
+            group: envelope.group.clone(),
+        });
         json!({
             "receipt": self.receipts.len() - 1,
             "topic": found.topic.as_str(),

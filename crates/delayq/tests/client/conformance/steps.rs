@@ -5,7 +5,9 @@ use crate::conformance::said::{list, members, numbered, request, text, unhex};
 use crate::conformance::shown::{
     changed, code, ended, one_put, shown_cancel, shown_item, shown_put, shown_reschedule, shown_settled,
 };
-use delayq::protocol::{Holder, Keys, Receipt, Release, Reservation, ReserveRequest, Scripts, ShardId, Verb};
+use delayq::protocol::{
+    Holder, Keys, Leased, Receipt, Release, Reservation, ReserveRequest, Scripts, ShardId, Verb,
+};
 use delayq::{Client, Error, Settled, Shift};
 use delayq_tests::deadline::{LONG, wait_until};
 use serde_json::{Value, json};
@@ -134,18 +136,27 @@ impl Run<'_> {
     }
 
     async fn settle(&self, verb: &str, step: &Value) -> Ended {
-        let receipts: Vec<Receipt> = list(&step["receipts"])
+        let leased: Vec<&Leased> = list(&step["receipts"])
             .iter()
-            .map(|name| self.receipts[self.known(name).as_u64().unwrap() as usize].clone())
+            .map(|name| &self.receipts[self.known(name).as_u64().unwrap() as usize])
             .collect();
+        let receipts: Vec<Receipt> = leased.iter().map(|leased| leased.receipt.clone()).collect();
+        let holder = Holder::new(self.client.clone());
         let lease = step["lease_ms"].as_u64().map(Duration::from_millis);
         let reason = step["reason"].as_str().unwrap_or_default().to_owned();
         let settled = match verb {
-            "ack" => Holder::new(self.client.clone()).ack(&receipts).await,
-            "extend" => Holder::new(self.client.clone()).extend(&receipts, lease).await,
+            "ack" if step.get("next").is_some() => {
+                let Some(next) = self.message(&step["next"]) else { return Ended::Invalid };
+                match holder.ack_and_put(leased[0], next).await {
+                    Err(Error::Message(_)) => return Ended::Invalid,
+                    settled => vec![settled],
+                }
+            }
+            "ack" => holder.ack(&receipts).await,
+            "extend" => holder.extend(&receipts, lease).await,
             "bury" => {
                 let buried: Vec<_> = receipts.into_iter().map(|receipt| (receipt, reason.clone())).collect();
-                Holder::new(self.client.clone()).bury(&buried).await
+                holder.bury(&buried).await
             }
             "release" => {
                 let release = |receipt| Release {
@@ -154,9 +165,7 @@ impl Run<'_> {
                     keep_attempt: step["keep_attempt"].as_bool().unwrap_or(false),
                     reason: reason.clone(),
                 };
-                Holder::new(self.client.clone())
-                    .release(&receipts.into_iter().map(release).collect::<Vec<_>>())
-                    .await
+                holder.release(&receipts.into_iter().map(release).collect::<Vec<_>>()).await
             }
             other => panic!("no such step: {other}"),
         };

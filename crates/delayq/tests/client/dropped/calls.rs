@@ -6,7 +6,8 @@ use delayq::admin::{
     SelectCursor, SelectState, Selection, Step, Tag, TimeRange,
 };
 use delayq::protocol::{
-    BooksAt, FinishWhich, Holder, Link, Owner, Probe, RecordId, Recorded, Release, ReserveRequest, ShardId,
+    BooksAt, FinishWhich, Holder, Leased, Link, Owner, Probe, Receipt, RecordId, Recorded, Release,
+    ReserveRequest, ShardId,
 };
 use delayq::{
     Admin, Client, Due, Group, LinkSettings, Message, MessageId, Producer, Reschedule, ShardCount, Shift,
@@ -100,7 +101,7 @@ impl Scene {
         ReserveRequest { topics: vec![self.topic.clone()], most: 4, max_bytes: 0, lease }
     }
 
-    async fn reserved(&self) -> Vec<delayq::protocol::Receipt> {
+    async fn reserved(&self) -> Vec<Receipt> {
         let reports = self.holder.reserve(&[(SHARD, self.request())]).await;
         reports
             .into_iter()
@@ -171,6 +172,13 @@ const CALLS: &[Call] = &[
         scene.holder.extend(&scene.reserved().await, Some(Duration::from_millis(1))).await
     }),
     call!("Holder::ack", scene, async { scene.holder.ack(&scene.reserved().await).await }),
+    call!("Holder::ack_and_put", scene, async {
+        let none = || Receipt::new(SHARD, b"1:none\0\0\0\0".to_vec());
+        let receipt = scene.reserved().await.pop().unwrap_or_else(none);
+        let (topic, id) = (scene.topic.clone(), MessageId::own("before").unwrap());
+        let next = Message::new(topic.clone(), "next");
+        scene.holder.ack_and_put(&Leased { receipt, topic, id, group: None }, next).await
+    }),
     call!("Holder::bury", scene, async {
         let buried: Vec<_> =
             scene.reserved().await.into_iter().map(|one| (one, "of no use".to_owned())).collect();

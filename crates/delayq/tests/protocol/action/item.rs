@@ -14,6 +14,8 @@ pub(crate) struct Item {
     /// How a replacing put meets a pending message.
     pub(crate) again: Again,
     pub(crate) tried: Option<u64>,
+    /// The receipt that the put acks.
+    pub(crate) ack: Option<Vec<u8>>,
     pub(crate) expires: Option<u64>,
     /// From the due time to the expiry, in ms.
     pub(crate) lifetime: Option<u64>,
@@ -40,6 +42,7 @@ impl Item {
             replace: false,
             again: Again::default(),
             tried: None,
+            ack: None,
             expires: None,
             lifetime: None,
             group: None,
@@ -90,7 +93,12 @@ impl Item {
     pub(crate) fn args(&self) -> [Vec<u8>; 4] {
         let tried = self.tried.map_or_else(String::new, |ms| format!(" tried={ms}"));
         let again = format!("replace {}", self.again);
-        let options = format!("{}{tried}", if self.replace { again.trim() } else { "" });
+        let ack = self.ack.as_ref().map_or_else(String::new, |receipt| format!(" ack={}", hex(receipt)));
+        let options = format!("{}{tried}{ack}", if self.replace { again.trim() } else { "" });
         [self.id.clone(), self.due.clone().into(), options.into(), self.envelope().encode()]
     }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

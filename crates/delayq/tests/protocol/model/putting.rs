@@ -1,6 +1,6 @@
 //! Puts, and the place and the end of a message.
 
-use super::{Call, Model, Msg, Outcome, Place, ms, same};
+use super::{Call, Model, Msg, Outcome, Place, index_name, ms, same};
 use crate::action::{Item, is_generated};
 use crate::snapshot::Name;
 use delayq::UnixMillis;
@@ -52,6 +52,11 @@ impl Model {
         if stored.expires.is_some_and(|expires| expires <= ms(due)) {
             return "refused expiry not after the due time".into();
         }
+        if let Some(receipt) = &item.ack
+            && let Some(answer) = self.followed(&name, receipt, &stored)
+        {
+            return answer;
+        }
         match self.messages.get(&name) {
             None if self.is_stale(no, item) => return "stale".into(),
             None => {}
@@ -61,11 +66,7 @@ impl Model {
             }
             Some(old) if item.replace && old.is_over() => {}
             Some(_) if item.replace => self.book("replaced", no),
-            Some(old) => {
-                let alike = is_alike(&stored, old);
-                let time = if old.is_pending() || old.is_leased() { old.stored.due } else { old.stored.at };
-                return format!("{} {} {time}", if alike { "exists" } else { "conflict" }, old.word());
-            }
+            Some(old) => return known(&stored, old),
         }
         self.book("accepted", no);
         (stored.due, stored.at) = (ms(due), ms(self.now()));
@@ -82,6 +83,36 @@ impl Model {
             return format!("again {} {} {due}", if is_ready { "ready" } else { "delayed" }, old.due());
         }
         if is_ready { "ready" } else { "stored" }.into()
+    }
+
+    /// Returns the answer to the put of a next message, or ends the leased message and leaves the put to the caller.
+    fn followed(&mut self, name: &Name, receipt: &[u8], stored: &Envelope) -> Option<String> {
+        let led = self.leased_by(receipt);
+        if let Some(led) = led.as_ref().filter(|led| self.messages[led].stored.doomed || *led == name) {
+            let is_doomed = self.messages[led].stored.doomed;
+            if is_doomed {
+                self.finish(led, "delivered");
+            } else {
+                self.book("delivered", led.0);
+                self.messages.remove(led);
+            }
+            return is_doomed.then(|| "cancelled".into());
+        }
+        let old = self.messages.get(name);
+        let word = old.map(|old| known(stored, old));
+        let exists = word.as_ref().is_some_and(|word| word.starts_with("exists"));
+        let was_delivered = index_name(name) == receipt[..receipt.len() - 4]
+            && old.is_some_and(|old| old.stored.delivery > 0);
+        match led {
+            Some(led) => {
+                if exists || word.is_none() {
+                    self.finish(&led, "delivered");
+                }
+                word
+            }
+            None if exists && !was_delivered => word,
+            None => Some("expired".into()),
+        }
     }
 
     /// The answer, unless the message is as expected.
@@ -163,6 +194,12 @@ impl Model {
             (old.delivery, old.attempt, old.max_attempts);
         msg.stored = marker;
     }
+}
+
+/// The answer to a put that meets this message.
+fn known(stored: &Envelope, old: &Msg) -> String {
+    let time = if old.is_pending() || old.is_leased() { old.stored.due } else { old.stored.at };
+    format!("{} {} {time}", if is_alike(stored, old) { "exists" } else { "conflict" }, old.word())
 }
 
 fn merged_due(rule: DueRule, due: u64, old: &Msg, first: Option<UnixMillis>) -> u64 {

@@ -2,7 +2,8 @@
 
 use super::{HOUR_MS, Run, Weather, receipt_of};
 use crate::action::{Action, GiveBack, Item, Mark, Promote, Purge, Reserve, is_generated};
-use crate::model::{Msg, Place};
+use crate::model::{Msg, Place, index_name};
+use crate::snapshot::Name;
 use delayq::Backoff;
 use delayq::protocol::{Again, DueRule};
 use fastrand::Rng;
@@ -225,7 +226,28 @@ impl Run {
             let due = self.model.now() + self.rng.u64(..3000);
             items.iter_mut().for_each(|item| item.due = (due + self.rng.u64(..3)).to_string());
         }
-        Action::Put { topic: self.topic(), items }
+        let topic = self.topic();
+        let same = items.iter_mut().filter_map(|item| self.follow(item)).last();
+        let topic = same.map_or(topic, |no| self.model.topics[no as usize - 1].clone());
+        Action::Put { topic, items }
+    }
+
+    /// Now and then lets a put ack a message. Returns the number of the topic if the put takes the place of the message. Unused
+    /// options of the put decide: a further draw would change every run and all recorded seeds.
+    fn follow(&self, item: &mut Item) -> Option<u32> {
+        if item.replace || item.again.due != DueRule::Later {
+            return None;
+        }
+        let is_old = item.tried.take().is_some();
+        let held = |receipt: &&Vec<u8>| is_old || self.model.leased_by(receipt).is_some();
+        let receipt = self.receipts.iter().filter(held).nth(usize::from(item.content))?;
+        item.ack = Some(receipt.clone());
+        let named = |(name, _): &(&Name, &Msg)| index_name(name) == receipt[..receipt.len() - 4];
+        let (name, msg) =
+            self.model.messages.iter().find(named).filter(|(_, msg)| item.again.keep && !msg.is_over())?;
+        item.id = name.1.clone();
+        item.group = msg.stored.group.as_ref().map(|group| group.as_str().to_owned());
+        Some(name.0)
     }
 
     fn item(&mut self) -> Item {

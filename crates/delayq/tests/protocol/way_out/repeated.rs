@@ -143,7 +143,7 @@ async fn wherever_a_call_is_cut_a_repeat_ends_every_message_as_one_call_would() 
 }
 
 /// Writes in a wrong order: file, text, replacement, and the case that betrays them.
-const MUTANTS: [(&str, &str, &str, &str); 5] = [
+const MUTANTS: [(&str, &str, &str, &str); 6] = [
     ("lib/receipt", "return is_held(m, receipt) and m or nil", "return m", "release of what is cancelled"),
     (
         "lib/reserve/lease",
@@ -156,6 +156,12 @@ const MUTANTS: [(&str, &str, &str, &str); 5] = [
         "  if remember > 0 then end_marker(m, remember) end\n",
         "  if remember > 0 then redis.call('SETRANGE', key, '1', '\\6') end_marker(m, remember) end\n",
         "cancel delayed",
+    ),
+    (
+        "lib/put/follow",
+        "then return nil, m, is_same_id and m or nil end",
+        "then end_acked(m) return nil end",
+        "ack that puts",
     ),
     ("lib/ready", "return false, length end", "end", "pump what is due"),
     (
