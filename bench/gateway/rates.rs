@@ -201,7 +201,7 @@ async fn lines(stage: &Stage, course: Course) -> io::Result<()> {
 
 /// Makes messages ready, more than the callers take in this time.
 async fn seed(producer: &Producer, time: Duration) -> io::Result<()> {
-    for batch in 0..time.as_secs().max(1) * 40 {
+    for batch in 0..time.as_secs().max(1) * 100 {
         let messages = (0..LINES).map(|n| {
             let topic = Topic::new(CONSUMED).expect("a name");
             Message::new(topic, "x".repeat(200)).id(format!("{batch}-{n}")).expect("a name")

@@ -9,14 +9,13 @@ use crate::metrics::GatewayMetrics;
 use crate::oidc::Oidc;
 use crate::quotas::TenantQuotas;
 use crate::receipts::Receipts;
-use crate::server::Server;
+use crate::server::{Answers, Server};
 use crate::shown::Shown;
 use crate::spool::SharedSpool;
 use crate::state::{App, AppSettings, Unscoped};
 use crate::tenants::Tenants;
 use crate::tls::Tls;
 use crate::tokens::Tokens;
-use axum::Router;
 use delayq::protocol::Holder;
 use delayq::spool::Spool;
 use delayq::{Admin, Client, Producer, ProducerOptions};
@@ -118,12 +117,12 @@ impl Common {
         &self,
         listen: &HostPort,
         tls: Option<Tls>,
-        router: Router,
+        answers: Answers,
     ) -> Result<(SocketAddr, Server), Fault> {
         let refusal = |error| Fault::new(&BIND, format!("cannot listen on {listen}")).because(error);
         let listener = TcpListener::bind((listen.host(), listen.port())).await.map_err(refusal)?;
         let address = listener.local_addr().map_err(refusal)?;
-        Ok((address, Server::new(listener, tls, router, &self.config, self.metrics.clone())))
+        Ok((address, Server::new(listener, tls, answers, &self.config, self.metrics.clone())))
     }
 }
 

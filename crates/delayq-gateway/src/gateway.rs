@@ -7,7 +7,7 @@ use crate::lmstfy::{self, Lmstfy, LmstfyConfig};
 use crate::looks::Looks;
 use crate::metrics::GatewayMetrics;
 use crate::processes::Processes;
-use crate::routes::router;
+use crate::routes::answers;
 use crate::server::Server;
 use crate::spool::SharedSpool;
 use crate::tls::Tls;
@@ -53,8 +53,8 @@ pub async fn build(config: GatewayConfig, lmstfy: LmstfyConfig, deps: Deps) -> R
     let processes = Processes::new(deployment.clone(), &config.processes);
     let mut common = Common::new(config, GatewayMetrics::register(&metrics), Admin::new(client.clone()))?;
     let engine = common.engine(client.clone(), spool.clone());
-    let (tls, router) = (common.tls(), router(&engine.app, Looks::new(deployment), processes.clone()));
-    let (address, server) = common.server(&listen, tls.clone(), router).await?;
+    let (tls, answers) = (common.tls(), answers(&engine.app, &Looks::new(deployment), &processes));
+    let (address, server) = common.server(&listen, tls.clone(), answers).await?;
     let lmstfy = match lmstfy.enabled {
         true => Some(lmstfy::build(&lmstfy, &common, (client, spool), pools).await?),
         false => None,

@@ -5,22 +5,23 @@ use crate::admission::{Admission, Proof};
 use crate::input::{Query, Whole};
 use crate::problem::{Kind, Problem};
 use crate::rights::Right;
-use crate::server::Seat;
+use crate::server::{Answering, Seat};
 use crate::sessions::Caller;
 use crate::state::{App, Scope};
-use crate::table::{DEADLINE, Route, RouteAnswers, Takes};
+use crate::table::{self, DEADLINE, Route, RouteAnswers, Takes};
+use crate::tenant::Tenant;
 use crate::turns::TenantTurn;
 use crate::{origin, page};
-use axum::RequestExt as _;
 use axum::body::{Body, HttpBody as _};
 use axum::extract::{RawPathParams, Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, header};
-use axum::middleware::Next;
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
+use axum::{RequestExt as _, Router};
 use delayq::Fate;
 use delayq_service::config::HumanDuration;
 use sha2::{Digest as _, Sha256};
 use std::time::Duration;
+use tower::ServiceExt as _;
 
 /// The header with the id of a request, and of its answer.
 const REQUEST_ID: &str = "x-request-id";
@@ -37,13 +38,25 @@ const MAX_UNREAD: usize = 1024;
 const ASKING: [&str; 6] =
     ["idempotency-key", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "range"];
 
-/// The outermost layer: gives the request an id, refuses what no route may see, and writes refusals.
-pub(crate) async fn every(State(app): State<App>, request: Request, next: Next) -> Response {
+/// The endpoint of a route, for one request.
+pub(crate) type Endpoint = Box<dyn FnOnce(Request) -> Answering + Send>;
+
+/// A request that has passed the checks of its route.
+struct Admitted {
+    request: Request,
+    /// `None`: no tenant limits the caller.
+    turn: Option<TenantTurn>,
+    /// `None`: the route has none.
+    deadline: Option<Duration>,
+}
+
+/// Gives the request an id, refuses what no route may see, and writes refusals.
+pub(crate) async fn every(app: App, router: Router, request: Request) -> Response {
     let id = request_id(request.headers());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let closes = request.headers().contains_key(header::TRANSFER_ENCODING);
     let mut response = match admitted(&app, &request) {
-        Ok(()) => next.run(request).await,
+        Ok(()) => router.oneshot(request).await.unwrap_or_else(|never| match never {}),
         Err(problem) => problem.into_response(),
     };
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
@@ -60,11 +73,20 @@ pub(crate) async fn every(State(app): State<App>, request: Request, next: Next) 
     response
 }
 
-/// The layer of a route: token, parameters, headers and deadline.
-pub(crate) async fn route(app: App, route: &'static Route, request: Request, next: Next) -> Response {
+/// The checks of a route, and then its endpoint.
+pub(crate) async fn route(app: App, route: &'static Route, request: Request, endpoint: Endpoint) -> Response {
     let mut acting = None;
-    let response =
-        guarded(&app, route, request, next, &mut acting).await.unwrap_or_else(Problem::into_response);
+    // Boxed: a request that waits for messages needs no room for the checks.
+    let response = match Box::pin(admit(&app, route, request, &mut acting)).await {
+        Ok(Admitted { request, turn, deadline }) => {
+            let response = within(deadline, route, endpoint(request)).await;
+            if let Some(turn) = turn.filter(|_| response.status().is_client_error()) {
+                turn.refused();
+            }
+            response
+        }
+        Err(problem) => problem.into_response(),
+    };
     if let Some(acting) = acting {
         let code = response.extensions().get::<Problem>().map(|problem| problem.kind().code());
         app.actions.record(acting, &response, code);
@@ -73,13 +95,13 @@ pub(crate) async fn route(app: App, route: &'static Route, request: Request, nex
     response
 }
 
-async fn guarded(
+/// `acting` is noted as soon as the caller is known, to record refusals, too.
+async fn admit(
     app: &App,
     route: &Route,
     mut request: Request,
-    next: Next,
     acting: &mut Option<Acting>,
-) -> Result<Response, Problem> {
+) -> Result<Admitted, Problem> {
     let caller = authorised(app, route, request.headers()).await?;
     if route.acts() || route.needs == Some(Right::Consume) {
         let query = request.uri().query().map(str::to_owned);
@@ -94,48 +116,53 @@ async fn guarded(
         let of = (&app.tokens, &app.sessions);
         request.extensions_mut().insert(Admission::new(of, &caller, proof, (route.name, right)));
     }
-    let Some(tenant) = caller.tenant.clone() else {
-        request.extensions_mut().insert(caller);
-        return answered(app, route, request, next, None).await;
+    let turn = match &caller.tenant {
+        Some(tenant) => Some(turn(app, tenant, &mut request).await?),
+        None => None,
     };
     request.extensions_mut().insert(caller);
-    if let Some(seat) = request.extensions().get::<Seat>() {
-        seat.take(app.quotas(), &tenant)?;
+    match asked(app, route, request).await {
+        Ok((request, deadline)) => Ok(Admitted { request, turn, deadline }),
+        Err(problem) => {
+            turn.iter().for_each(TenantTurn::refused);
+            Err(problem)
+        }
     }
-    app.tokens.tenants().must_be_read().await?;
-    let turn = TenantTurn::of_request(app.quotas(), &tenant).await?;
-    let response = answered(app, route, request, next, Some(&turn)).await;
-    let is_refused = match &response {
-        Ok(response) => response.status().is_client_error(),
-        Err(_) => true,
-    };
-    if is_refused {
-        turn.refused();
-    }
-    response
 }
 
-/// The caller is known.
-async fn answered(
+/// Waits for the tenant's turn, which the request has from then on.
+async fn turn(app: &App, tenant: &Tenant, request: &mut Request) -> Result<TenantTurn, Problem> {
+    if let Some(seat) = request.extensions().get::<Seat>() {
+        seat.take(app.quotas(), tenant)?;
+    }
+    app.tokens.tenants().must_be_read().await?;
+    let turn = TenantTurn::of_request(app.quotas(), tenant).await?;
+    request.extensions_mut().insert(turn.clone());
+    Ok(turn)
+}
+
+/// Reads what the route knows of the request. Returns its deadline, too; `None`: the route has none.
+async fn asked(
     app: &App,
     route: &Route,
     mut request: Request,
-    next: Next,
-    turn: Option<&TenantTurn>,
-) -> Result<Response, Problem> {
+) -> Result<(Request, Option<Duration>), Problem> {
     known(route, request.headers())?;
     let query = Query::of(request.uri().query(), route.query)?;
     request.extensions_mut().insert(query);
-    if let Some(turn) = turn {
-        request.extensions_mut().insert(turn.clone());
-    }
     if route.takes == Takes::Nothing {
         request = without_body(app, request).await?;
     }
-    let Some(deadline) = deadline(route, request.headers())? else { return Ok(next.run(request).await) };
-    let fate = if *request.method() == Method::GET { Fate::NotApplied } else { Fate::Unknown };
-    let passed = |_| Problem::new(Kind::Deadline, format!("no reply within {deadline:?}")).fate(fate);
-    tokio::time::timeout(deadline, next.run(request)).await.map_err(passed)
+    let deadline = deadline(route, request.headers())?;
+    Ok((request, deadline))
+}
+
+async fn within(deadline: Option<Duration>, route: &Route, answering: Answering) -> Response {
+    let Some(deadline) = deadline else { return answering.await };
+    let fate = if route.method == table::Method::Get { Fate::NotApplied } else { Fate::Unknown };
+    tokio::time::timeout(deadline, answering).await.unwrap_or_else(|_| {
+        Problem::new(Kind::Deadline, format!("no reply within {deadline:?}")).fate(fate).into_response()
+    })
 }
 
 pub(crate) async fn nowhere(State(app): State<App>, request: Request) -> Problem {

@@ -33,12 +33,10 @@ pub use config::{LmstfyConfig, PoolConfig};
 use crate::codes::ACCOUNTS;
 use crate::engine::{Common, Engine};
 use crate::origin;
-use crate::server::Server;
+use crate::server::{Answers, Server};
 use crate::spool::SharedSpool;
-use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, header};
-use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use config::DEFAULT_POOL;
 use counters::Counters;
@@ -87,9 +85,9 @@ pub(crate) async fn build(
         is_local: config.is_local(),
         admin_is_local: config.admin_is_local(),
     });
-    let (address, server) = common.server(&config.listen, None, router(&state, Port::Api)).await?;
+    let (address, server) = common.server(&config.listen, None, answers(&state, Port::Api)).await?;
     let (admin_address, admin) =
-        common.server(&config.admin_listen, None, router(&state, Port::Admin)).await?;
+        common.server(&config.admin_listen, None, answers(&state, Port::Admin)).await?;
     let engines = engines.into_iter().map(|(_, engine)| engine).collect();
     Ok(Lmstfy { addresses: [address, admin_address], servers: [server, admin], engines })
 }
@@ -108,26 +106,20 @@ enum Port {
     Admin,
 }
 
-fn router(state: &state::Lmstfy, port: Port) -> Router {
-    let answering = state.clone();
-    let answer = move |request: Request| {
-        let state = answering.clone();
-        async move {
-            match port {
-                Port::Api => api::answer(&state, request).await,
-                Port::Admin => admin::answer(&state, request).await,
-            }
-        }
-    };
-    Router::new().fallback(answer).layer(from_fn_with_state((state.clone(), port), every))
+fn answers(state: &state::Lmstfy, port: Port) -> Answers {
+    let state = state.clone();
+    Arc::new(move |request| Box::pin(every(state.clone(), port, request)))
 }
 
 /// Framing, browsers, the request's id.
-async fn every(State((state, port)): State<(state::Lmstfy, Port)>, request: Request, next: Next) -> Response {
+async fn every(state: state::Lmstfy, port: Port, request: Request) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let closes = request.headers().contains_key(header::TRANSFER_ENCODING);
     let mut response = match admitted(&state, port, request.headers()) {
-        Ok(()) => next.run(request).await,
+        Ok(()) => match port {
+            Port::Api => api::answer(&state, request).await,
+            Port::Admin => admin::answer(&state, request).await,
+        },
         Err(problem) => *reply::error(problem.kind().status().as_u16(), problem.detail()),
     };
     let status = response.status().as_u16();

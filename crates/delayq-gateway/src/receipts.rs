@@ -43,7 +43,8 @@ impl Receipts {
         if let Some(signer) = self.kept() {
             return Ok(signer);
         }
-        let key = self.admin.gateways().signing_key(&random()?).await?;
+        // Boxed: each request would have room for a call that is made once.
+        let key = Box::pin(self.admin.gateways().signing_key(&random()?)).await?;
         let signer = Signer::new(key.as_bytes());
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(signer.clone());
         Ok(signer)

@@ -25,107 +25,130 @@ mod topics;
 use crate::looks::Looks;
 use crate::openapi::DOCUMENT;
 use crate::processes::Processes;
+use crate::server::{Answering, Answers};
 use crate::state::App;
 use crate::table::{Method, ROUTES, Route};
 use crate::{guard, page};
 use answer::typed;
-use axum::extract::Request;
+use axum::extract::{Request, State};
+use axum::handler::Handler;
 use axum::http::StatusCode;
-use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use axum::{Extension, Router};
+use std::sync::Arc;
 
-pub(crate) fn router(app: &App, looks: Looks, processes: Processes) -> Router {
+/// A route without its endpoint.
+struct Guarded(&'static Route);
+
+pub(crate) fn answers(app: &App, looks: &Looks, processes: &Processes) -> Answers {
     let mut router = Router::new();
     for route in ROUTES {
-        let guarding = app.clone();
-        let guard = move |request: Request, next: Next| guard::route(guarding.clone(), route, request, next);
-        router = router.route(route.path, endpoint(route).route_layer(from_fn(guard)));
+        router = router.route(route.path, endpoint(route, looks, processes));
     }
-    router
+    let router = router
         .merge(page::router())
         .merge(login::router())
         .method_not_allowed_fallback(guard::other_method)
         .fallback(guard::nowhere)
-        .layer(Extension(looks))
-        .layer(Extension(processes))
-        .layer(from_fn_with_state(app.clone(), guard::every))
-        .with_state(app.clone())
+        .with_state(app.clone());
+    let app = app.clone();
+    // Around the router and not in layers: a layer is cloned and boxed for each request.
+    Arc::new(move |request| Box::pin(guard::every(app.clone(), router.clone(), request)))
 }
 
-fn endpoint(route: &Route) -> MethodRouter<App> {
-    let method = match route.method {
-        Method::Get => MethodFilter::GET,
-        Method::Put => MethodFilter::PUT,
-        Method::Post => MethodFilter::POST,
-        Method::Patch => MethodFilter::PATCH,
-        Method::Delete => MethodFilter::DELETE,
-    };
+fn endpoint(route: &'static Route, looks: &Looks, processes: &Processes) -> MethodRouter<App> {
+    let guarded = Guarded(route);
     match route.name {
-        "putMessage" => on(method, put::under_id),
-        "postMessage" => on(method, put::posted),
-        "putMany" => on(method, lines::put_many),
-        "getMessage" => on(method, message::get),
-        "getPayload" => on(method, message::payload),
-        "getHistory" => on(method, message::history),
-        "cancelMessage" => on(method, change::cancel),
-        "rescheduleMessage" => on(method, change::reschedule),
-        "replayMessage" => on(method, change::replay),
-        "buryMessage" => on(method, change::bury),
-        "cancelMany" => on(method, bulk::cancel),
-        "rescheduleMany" => on(method, bulk::reschedule),
-        "replayMany" => on(method, bulk::replay),
-        "buryMany" => on(method, bulk::bury),
-        "getMany" => on(method, bulk::get),
-        "listMessages" => on(method, listing::of_topic),
-        "listGroup" => on(method, listing::of_group),
-        "cancelGroup" => on(method, groups::cancel),
-        "shiftGroup" => on(method, groups::shift),
-        "listTopics" => on(method, topics::list),
-        "getTopic" => on(method, topics::get),
-        "deleteTopic" => on(method, topics::delete),
-        "getHistogram" => on(method, topics::histogram),
-        "getHorizon" => on(method, horizon::get),
-        "pauseTopic" => on(method, topics::pause),
-        "resumeTopic" => on(method, topics::resume),
-        "setRate" => on(method, topics::set_rate),
-        "getPolicy" => on(method, policy::get),
-        "setPolicy" => on(method, policy::set),
-        "changePolicy" => on(method, policy::change),
-        "promoteTopic" => on(method, promote::of_topic),
-        "promoteGroup" => on(method, promote::of_group),
-        "beginOperation" => on(method, operations::begin),
-        "listOperations" => on(method, operations::list),
-        "getOperation" => on(method, operations::get),
-        "abortOperation" => on(method, operations::abort),
-        "reserve" => on(method, reserve::reserve),
-        "openStream" => on(method, stream::open),
-        "settle" => on(method, settle::settle),
-        "settleLease" => on(method, settle::one),
-        "getMe" => on(method, session::me),
-        "logIn" => on(method, session::log_in),
-        "logOut" => on(method, session::log_out),
-        "endSessions" => on(method, session::end_all),
-        "listLogins" => on(method, login::ways),
-        "beginLogin" => on(method, login::begin),
-        "getStatus" => on(method, status::status),
-        "listShards" => on(method, status::shards),
-        "listTimers" => on(method, status::list_timers),
-        "listProcesses" => on(method, status::list_processes),
-        "listActions" => on(method, actions::list),
-        "listTenants" => on(method, tenants::list),
-        "setTenant" => on(method, tenants::set),
-        "deleteTenant" => on(method, tenants::delete),
-        "listTokens" => on(method, tenants::tokens),
-        "addToken" => on(method, tenants::add_token),
-        "rotateToken" => on(method, tenants::rotate_token),
-        "revokeToken" => on(method, tenants::revoke_token),
-        "getDocument" => on(method, document),
+        "putMessage" => guarded.by(put::under_id),
+        "postMessage" => guarded.by(put::posted),
+        "putMany" => guarded.by(lines::put_many),
+        "getMessage" => guarded.by(message::get),
+        "getPayload" => guarded.by(message::payload),
+        "getHistory" => guarded.by(message::history),
+        "cancelMessage" => guarded.by(change::cancel),
+        "rescheduleMessage" => guarded.by(change::reschedule),
+        "replayMessage" => guarded.by(change::replay),
+        "buryMessage" => guarded.by(change::bury),
+        "cancelMany" => guarded.by(bulk::cancel),
+        "rescheduleMany" => guarded.by(bulk::reschedule),
+        "replayMany" => guarded.by(bulk::replay),
+        "buryMany" => guarded.by(bulk::bury),
+        "getMany" => guarded.by(bulk::get),
+        "listMessages" => guarded.by(listing::of_topic),
+        "listGroup" => guarded.by(listing::of_group),
+        "cancelGroup" => guarded.by(groups::cancel),
+        "shiftGroup" => guarded.by(groups::shift),
+        "listTopics" => guarded.by(topics::list),
+        "getTopic" => guarded.by(topics::get),
+        "deleteTopic" => guarded.by(topics::delete),
+        "getHistogram" => guarded.by(topics::histogram),
+        "getHorizon" => guarded.by(horizon::get),
+        "pauseTopic" => guarded.by(topics::pause),
+        "resumeTopic" => guarded.by(topics::resume),
+        "setRate" => guarded.by(topics::set_rate),
+        "getPolicy" => guarded.by(policy::get),
+        "setPolicy" => guarded.by(policy::set),
+        "changePolicy" => guarded.by(policy::change),
+        "promoteTopic" => guarded.by(promote::of_topic),
+        "promoteGroup" => guarded.by(promote::of_group),
+        "beginOperation" => guarded.by(operations::begin),
+        "listOperations" => guarded.by(operations::list),
+        "getOperation" => guarded.by(operations::get),
+        "abortOperation" => guarded.by(operations::abort),
+        "reserve" => guarded.by(reserve::reserve),
+        "openStream" => guarded.by(stream::open),
+        "settle" => guarded.by(settle::settle),
+        "settleLease" => guarded.by(settle::one),
+        "getMe" => guarded.by(session::me),
+        "logIn" => guarded.by(session::log_in),
+        "logOut" => guarded.by(session::log_out),
+        "endSessions" => guarded.by(session::end_all),
+        "listLogins" => guarded.by(login::ways),
+        "beginLogin" => guarded.by(login::begin),
+        "getStatus" => guarded.by(status::status).layer(Extension(looks.clone())),
+        "listShards" => guarded.by(status::shards).layer(Extension(looks.clone())),
+        "listTimers" => guarded.by(status::list_timers).layer(Extension(looks.clone())),
+        "listProcesses" => guarded.by(status::list_processes).layer(Extension(processes.clone())),
+        "listActions" => guarded.by(actions::list),
+        "listTenants" => guarded.by(tenants::list),
+        "setTenant" => guarded.by(tenants::set),
+        "deleteTenant" => guarded.by(tenants::delete),
+        "listTokens" => guarded.by(tenants::tokens),
+        "addToken" => guarded.by(tenants::add_token),
+        "rotateToken" => guarded.by(tenants::rotate_token),
+        "revokeToken" => guarded.by(tenants::revoke_token),
+        "getDocument" => guarded.by(document),
         name => unreachable!("the table has a route without an endpoint: {name}"),
     }
 }
 
 async fn document() -> Response {
     typed(StatusCode::OK, "application/json", DOCUMENT)
+}
+
+// === impl Guarded ===
+
+impl Guarded {
+    fn by<H, T: 'static>(self, endpoint: H) -> MethodRouter<App>
+    where
+        H: Handler<T, App, Future = Answering> + Sync,
+    {
+        let route = self.0;
+        on(self.method(), move |State(app): State<App>, request: Request| {
+            let state = app.clone();
+            let answered = Box::new(move |request| endpoint.call(request, state));
+            guard::route(app, route, request, answered)
+        })
+    }
+
+    const fn method(&self) -> MethodFilter {
+        match self.0.method {
+            Method::Get => MethodFilter::GET,
+            Method::Put => MethodFilter::PUT,
+            Method::Post => MethodFilter::POST,
+            Method::Patch => MethodFilter::PATCH,
+            Method::Delete => MethodFilter::DELETE,
+        }
+    }
 }

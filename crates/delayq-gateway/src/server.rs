@@ -23,23 +23,25 @@ pub(crate) use seat::Seat;
 use crate::config::GatewayConfig;
 use crate::metrics::GatewayMetrics;
 use crate::tls::Tls;
-use axum::Router;
-use axum::http::Request;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
 use delayq_service::Shutdown;
+use futures_util::FutureExt as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use outgoing::Reporting;
 use socket::Socket;
-use std::pin::pin;
+use std::convert::Infallible;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tower::ServiceExt as _;
 
 /// Pause after an accept that failed for lack of files or memory, to avoid spinning.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -49,11 +51,16 @@ const MAX_HEAD: usize = 32 * 1024;
 const NO_PLACE: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n\
                           Connection: close\r\n\r\n";
 
+/// Answers requests.
+pub(crate) type Answers = Arc<dyn Fn(Request) -> Answering + Send + Sync>;
+/// Boxed: hyper keeps room for the answer's future from the start, and an idle connection needs none.
+pub(crate) type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
+
 pub(crate) struct Server {
     listener: TcpListener,
     /// `None`: HTTP without TLS.
     tls: Option<Tls>,
-    router: Router,
+    answers: Answers,
     places: Arc<Semaphore>,
     header_timeout: Duration,
     write_timeout: Duration,
@@ -66,14 +73,14 @@ impl Server {
     pub(crate) fn new(
         listener: TcpListener,
         tls: Option<Tls>,
-        router: Router,
+        answers: Answers,
         config: &GatewayConfig,
         metrics: GatewayMetrics,
     ) -> Self {
         Self {
             listener,
             tls,
-            router,
+            answers,
             places: Arc::new(Semaphore::new(config.max_connections as usize)),
             header_timeout: *config.header_timeout,
             write_timeout: *config.write_timeout,
@@ -108,31 +115,32 @@ impl Server {
         };
         // An answer is a single write: there is nothing to gather.
         let _ = stream.set_nodelay(true);
-        let served = self.serve(stream, shutdown.clone());
-        let open = self.metrics.connection_opened();
-        connections.spawn(async move {
-            served.await;
-            drop((place, open));
-        });
+        let counted = (place, self.metrics.connection_opened());
+        connections.spawn(self.serve(stream, shutdown.clone(), counted));
     }
 
     /// TLS has a future of its own: its state takes kilobytes, which a connection without TLS would take, too.
-    fn serve(&self, stream: TcpStream, shutdown: Shutdown) -> impl Future<Output = ()> + Send + use<> {
+    fn serve<C: Send>(
+        &self,
+        stream: TcpStream,
+        shutdown: Shutdown,
+        counted: C,
+    ) -> impl Future<Output = ()> + Send + use<C> {
         let stream = Arc::new(stream);
         let peer = Peer::of(&stream);
         let socket = Socket::new(stream, self.write_timeout);
-        let (router, header_timeout) = (self.router.clone(), self.header_timeout);
+        let (answers, header_timeout) = (Arc::clone(&self.answers), self.header_timeout);
         let (tls, metrics) = (self.tls.as_ref().map(Tls::acceptor), self.metrics.clone());
         let secured = tls.map(|acceptor| (acceptor, metrics));
         async move {
             match secured {
-                None => serve(socket, router, peer, header_timeout, &shutdown).await,
+                None => serve(socket, answers, peer, header_timeout, &shutdown).await,
                 Some((acceptor, metrics)) => {
                     let handshake = tokio::time::timeout(header_timeout, acceptor.accept(socket));
                     let Some(shaken) = shutdown.or(Box::pin(handshake)).await else { return };
                     match shaken {
                         Ok(Ok(stream)) => {
-                            Box::pin(serve(Box::new(stream), router, peer, header_timeout, &shutdown)).await;
+                            Box::pin(serve(Box::new(stream), answers, peer, header_timeout, &shutdown)).await;
                         }
                         Ok(Err(error)) => {
                             tracing::debug!(%error, "a TLS handshake failed");
@@ -142,6 +150,7 @@ impl Server {
                     }
                 }
             }
+            drop(counted);
         }
     }
 }
@@ -149,35 +158,34 @@ impl Server {
 /// Serves the requests of a connection, and the rest after a switch of the protocol.
 async fn serve(
     connection: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    router: Router,
+    answers: Answers,
     peer: Peer,
     header_timeout: Duration,
     shutdown: &Shutdown,
 ) {
     let (seat, onward) = (Seat::default(), Onward::default());
     let noted = (peer, seat.clone(), onward.clone());
-    requests(connection, router, noted, header_timeout, shutdown).await;
+    requests(connection, answers, noted, header_timeout, shutdown).await;
     onward.follow(Terms { shutdown: shutdown.clone(), silence: header_timeout }).await;
     drop(seat);
 }
 
 async fn requests(
     connection: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    router: Router,
+    answers: Answers,
     (peer, seat, onward): (Peer, Seat, Onward),
     header_timeout: Duration,
     shutdown: &Shutdown,
 ) {
     let outgoing = Outgoing::default();
     let connection = Reporting::new(connection, outgoing.clone());
-    let service = service_fn(move |request: Request<Incoming>| {
-        let mut request = request.map(axum::body::Body::new);
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let mut request = request.map(Body::new);
         request.extensions_mut().insert(outgoing.clone());
         request.extensions_mut().insert(peer.clone());
         request.extensions_mut().insert(seat.clone());
         request.extensions_mut().insert(onward.clone());
-        // hyper keeps room for the answer's future from the start: an idle connection needs none.
-        Box::pin(router.clone().oneshot(request))
+        answers(request).map(Ok::<_, Infallible>)
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

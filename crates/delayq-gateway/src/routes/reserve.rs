@@ -54,7 +54,8 @@ pub(super) async fn reserve(State(app): State<App>, mut ask: Ask) -> Answer {
     let connection = ask.connection.take();
     let (outgoing, peer) = connection.expect("the server gives every request its connection");
     let scope = ask.scope.clone();
-    let asked: Reserve = ask.json().await?;
+    // Boxed: a request that waits needs no room for the reading of its body.
+    let asked: Reserve = Box::pin(ask.json()).await?;
     let (wanted, wait) = asked.wanted(app.lease)?;
     let _place = scope.place()?;
     let _counted = app.metrics.poll_began();
