@@ -1,9 +1,10 @@
 //! Topics whose writes are answered only after replicas or a disk have them.
 
 use delayq::admin::{Durability, Policy, PolicySetting};
+use delayq::protocol::{Holder, Leased, Reservation, ReserveRequest, ShardId};
 use delayq::{
     Admin, CancelOutcome, Client, Due, Error, Fate, Group, LinkSettings, Message, MessageId, Producer,
-    ProducerOptions, PutOutcome, Reschedule, RescheduleOutcome, Shift, Target, Topic, UnixMillis,
+    ProducerOptions, PutOutcome, Reschedule, RescheduleOutcome, Settled, Shift, Target, Topic, UnixMillis,
 };
 use delayq_tests::deadline::{LONG, wait_until, within};
 use delayq_tests::deployment::{confirming, created, settings};
@@ -89,6 +90,29 @@ async fn what_no_replica_confirms_is_unknown_and_says_how_many_did() {
         let another = Producer::start(another, ProducerOptions::default());
         unconfirmed(put(&another, "orders", "four").await, "0 of 1 replicas");
         assert_eq!(put(&another, "mail", "five").await.unwrap(), PutOutcome::Stored(FAR));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_ack_that_puts_waits_as_the_topic_of_the_next_message_asks() {
+    for options in old_and_new() {
+        let Stand { pair, producer, .. } = Stand::start(options, |link| link).await;
+        for id in ["one", "two"] {
+            producer.put(Message::new(topic("mail"), "x").id(id).unwrap()).await.unwrap();
+        }
+        // This client does not know the durability yet.
+        let holder = Holder::new(Client::new(settings(confirming(&pair.master.url()), 2)));
+        let request = ReserveRequest { topics: vec![topic("mail")], most: 2, max_bytes: 0, lease: None };
+        let requests = [0, 1].map(|shard| (ShardId::new(shard), request.clone()));
+        let reserved =
+            holder.reserve(&requests).await.into_iter().flat_map(|report| report.unwrap().messages);
+        let leased: Vec<Leased> = reserved
+            .map(|Reservation { receipt, topic, id, .. }| Leased { receipt, topic, id, group: None })
+            .collect();
+        let next = || Message::new(topic("orders"), "x").at(FAR);
+        assert_eq!(holder.ack_and_put(&leased[0], next()).await.unwrap(), Settled::Delivered);
+        pair.replica.freeze();
+        unconfirmed(holder.ack_and_put(&leased[1], next()).await, "0 of 1 replicas");
     }
 }
 
