@@ -14,8 +14,9 @@
 --                      later or sooner (due at the later or the sooner of both times), within=<ms> (due that long
 --                      after its first put at the latest), content (its due time stays), keep (its content stays),
 --                      expected=<ms> and hash=<16 hex digits> (nothing is changed unless it is due at that time,
---                      and has the content of that hash); alone: ack=<receipt in hex> (the put also ends that leased
---                      message, whose place it takes under the same id)
+--                      and has the content of that hash); gen=<gen> or gen=any (nothing is changed unless a message
+--                      of that gen, or of any, is there, in whatever state); alone: ack=<receipt in hex> (the put also
+--                      ends that leased message, whose place it takes under the same id)
 --            envelope  see docs/protocol.md; state, gen, due, at, delivery, attempt are filled in here
 -- RETURNS  now_us, then one answer a message: stored | ready | exists <state> <ms> | conflict <state> <ms> |
 --          again <state> <old due ms> <due ms> (merged with a pending message) | changed <state> <ms> (not as

@@ -1,7 +1,7 @@
 //! How a put meets a pending message with its id.
 //!
-//! In words as in the script's options: `later`, `sooner`, `content` or `within=<ms>`; `keep`; `expected=<ms>`; and
-//! `hash=<16 hex digits>`.
+//! In words as in the script's options: `later`, `sooner`, `content` or `within=<ms>`; `keep`; `expected=<ms>`;
+//! `hash=<16 hex digits>`; and `gen=<gen>` or `gen=any`.
 
 use crate::envelope::ContentHash;
 use crate::time::UnixMillis;
@@ -20,6 +20,17 @@ pub struct Again {
     pub expected: Option<UnixMillis>,
     /// The content that the pending message must have; otherwise nothing is changed.
     pub content: Option<ContentHash>,
+    /// The gen of a message that must be there, pending, dead or finished; otherwise nothing is changed.
+    pub generation: Option<ExpectedGen>,
+}
+
+/// The gen that a message must have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpectedGen {
+    /// Any: the message must be known.
+    Any,
+    /// This one.
+    Is(u32),
 }
 
 /// Which due time a message has after a put again.
@@ -45,13 +56,15 @@ pub enum Expectation {
     Due(UnixMillis),
     /// This content.
     Content(ContentHash),
+    /// This gen: also of a dead or finished message, which is then replaced.
+    Gen(ExpectedGen),
 }
 
 /// The longest wait of a debounce, or the words of an [`Again`], are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not a mode: expected later, sooner, content or within=MS (1 or more), and optionally keep, \
-     expected=MS and hash=HASH (16 hex digits)"
+     expected=MS, hash=HASH (16 hex digits) and gen=GEN"
 )]
 pub struct OddAgain(String);
 
@@ -65,7 +78,7 @@ impl Again {
 
     /// True if an unexpected message stays unchanged.
     pub fn expects(self) -> bool {
-        self.expected.is_some() || self.content.is_some()
+        self.expected.is_some() || self.content.is_some() || self.generation.is_some()
     }
 
     /// True if the script accepts the longest wait and the expected due time.
@@ -91,7 +104,8 @@ impl fmt::Display for Again {
         let keep = self.keep.then(|| "keep".to_owned());
         let expected = self.expected.map(|due| format!("expected={due}"));
         let content = self.content.map(|hash| format!("hash={hash}"));
-        let words: Vec<_> = [rule, keep, expected, content].into_iter().flatten().collect();
+        let generation = self.generation.map(|generation| format!("gen={generation}"));
+        let words: Vec<_> = [rule, keep, expected, content, generation].into_iter().flatten().collect();
         f.write_str(&words.join(" "))
     }
 }
@@ -108,6 +122,7 @@ impl FromStr for Again {
             let is_new = match name {
                 "keep" => !std::mem::replace(&mut again.keep, true),
                 "expected" => again.expected.replace(UnixMillis::new(ms()?)).is_none(),
+                "gen" => again.generation.replace(value.parse().map_err(|_| odd())?).is_none(),
                 "hash" => again.content.replace(value.parse().map_err(|_| odd())?).is_none(),
                 _ => {
                     let rule = match name {
@@ -120,7 +135,7 @@ impl FromStr for Again {
                     std::mem::replace(&mut again.due, rule) == DueRule::New
                 }
             };
-            let has_value = matches!(name, "within" | "expected" | "hash");
+            let has_value = matches!(name, "within" | "expected" | "hash" | "gen");
             if !is_new || has_value != word.contains('=') {
                 return Err(odd());
             }
@@ -140,6 +155,31 @@ impl From<UnixMillis> for Expectation {
 impl From<ContentHash> for Expectation {
     fn from(hash: ContentHash) -> Self {
         Self::Content(hash)
+    }
+}
+
+impl From<ExpectedGen> for Expectation {
+    fn from(generation: ExpectedGen) -> Self {
+        Self::Gen(generation)
+    }
+}
+
+// === impl ExpectedGen ===
+
+impl fmt::Display for ExpectedGen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("any"),
+            Self::Is(generation) => generation.fmt(f),
+        }
+    }
+}
+
+impl FromStr for ExpectedGen {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "any" { Ok(Self::Any) } else { text.parse().map(Self::Is) }
     }
 }
 
@@ -165,6 +205,11 @@ mod tests {
                 Again { expected: Some(UnixMillis::new(5)), content: Some(ContentHash([10; 8])), ..again };
             let conditional = format!("{text} expected=5 hash=0a0a0a0a0a0a0a0a");
             assert_eq!((again.to_string().as_str(), conditional.parse()), (conditional.trim(), Ok(again)));
+            for (generation, word) in [(ExpectedGen::Any, "gen=any"), (ExpectedGen::Is(7), "gen=7")] {
+                let again = Again { generation: Some(generation), ..again };
+                let tagged = format!("{conditional} {word}");
+                assert_eq!((again.to_string().as_str(), tagged.parse()), (tagged.trim(), Ok(again)));
+            }
         }
     }
 
@@ -185,6 +230,9 @@ mod tests {
             "expected=0",
             "expected=5 expected=6",
             "hash=0a",
+            "gen",
+            "gen=4294967296",
+            "gen=any gen=1",
             "hash=0a0a0a0a0a0a0a0g",
         ] {
             assert!(odd.parse::<Again>().is_err(), "{odd}");

@@ -272,12 +272,14 @@ impl Message {
     }
 
     /// Replaces as [`Self::replace`], but only a pending message that is due at this time, or has this content
-    /// ([`Envelope::hash`]). Two calls expect both. Otherwise the answer is *changed* or *unknown*, and nothing is stored.
+    /// ([`Envelope::hash`]). Two calls expect both. With a gen, a dead letter or a finished message is replaced, too, if it
+    /// has the gen. Otherwise the answer is *changed* or *unknown*, and nothing is stored.
     pub fn expecting(mut self, what: impl Into<Expectation>) -> Self {
         self.replace = true;
         match what.into() {
             Expectation::Due(due) => self.again.expected = Some(due),
             Expectation::Content(hash) => self.again.content = Some(hash),
+            Expectation::Gen(generation) => self.again.generation = Some(generation),
         }
         self
     }

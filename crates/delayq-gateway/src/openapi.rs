@@ -107,7 +107,9 @@ fn operation(route: &Route, meanings: &Map<String, Value>) -> Value {
 
 fn parameters(route: &Route, meanings: &Map<String, Value>) -> Value {
     let parameter = |place: &str, name: &str| {
-        let meaning = meanings.get(name).unwrap_or_else(|| panic!("meanings.json lacks {name}"));
+        let own = meanings.get(&format!("{} {name}", route.name));
+        let meaning =
+            own.or_else(|| meanings.get(name)).unwrap_or_else(|| panic!("meanings.json lacks {name}"));
         let mut parameter = json!({ "name": name, "in": place, "required": place == "path" });
         for (key, value) in meaning.as_object().expect("a meaning is an object") {
             parameter[key] = value.clone();
@@ -194,7 +196,7 @@ fn responses(route: &Route) -> Value {
         }
         RouteAnswers::Bytes => responses["200"] = done(content("*/*", json!({}))),
     }
-    if route.asks.contains(&"if-none-match") {
+    if route.method == Method::Get && route.asks.contains(&"if-none-match") {
         responses["304"] = json!({ "description": "the message is as the tag says" });
     }
     if let Some((of, links)) = links(route.name) {

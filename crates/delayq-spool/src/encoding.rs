@@ -291,7 +291,7 @@ mod tests {
     mod hostile;
 
     use super::*;
-    use delayq_core::again::DueRule;
+    use delayq_core::again::{DueRule, ExpectedGen};
     use delayq_core::backoff::Backoff;
     use delayq_core::envelope::ContentHash;
     use delayq_core::shard::ShardId;
@@ -334,11 +334,14 @@ mod tests {
         ];
         let expected = proptest::option::of((1_u64..1 << 53).prop_map(UnixMillis::new));
         let content = proptest::option::of(any::<[u8; 8]>().prop_map(ContentHash));
-        (due, any::<bool>(), expected, content).prop_map(|(due, keep, expected, content)| Again {
+        let generation = prop_oneof![Just(ExpectedGen::Any), any::<u32>().prop_map(ExpectedGen::Is)];
+        let all = (due, any::<bool>(), expected, content, proptest::option::of(generation));
+        all.prop_map(|(due, keep, expected, content, generation)| Again {
             due,
             keep,
             expected,
             content,
+            generation,
         })
     }
 

@@ -16,7 +16,7 @@ pub use crate::places::Places;
 pub use crate::probe::Probe;
 pub use crate::producer::Recorded;
 pub use crate::topology::{NodeMap, NodeMapError, NodeSettings};
-pub use delayq_core::again::{Again, DueRule, Expectation, OddAgain};
+pub use delayq_core::again::{Again, DueRule, Expectation, ExpectedGen, OddAgain};
 pub use delayq_core::codec::{CodecError, DICTIONARY_BYTES, FEWEST_SAMPLES, Unrestored};
 pub use delayq_core::envelope::{ContentHash, Envelope, EnvelopeError, FORMAT, HEAD_BYTES};
 pub use delayq_core::id::{NameError, NodeName, OwnId};

@@ -1,23 +1,23 @@
 -- put/options: reads the options of a message.
 --
 -- NEEDS    due_of, find, readable, sub
--- GIVES    earlier, expected_due, expected_hash, keep, longest_wait, merges, options_text, read_options, receipt,
---          record, replace, rule, tried
+-- GIVES    earlier, expected_due, expected_gen, expected_hash, keep, longest_wait, merges, options_text, read_options,
+--          receipt, record, replace, rule, tried
 
 -- The last options: messages of a call often share these.
 local options_text, replace, earlier, tried, record = '', false, false, nil, nil
 -- The receipt that the put acks.
 local receipt = nil
 -- For a pending message under the id: the rule for the due time, the longest wait of the rule `within`, and whether the
--- content stays. The put is only for a message of the expected due time and content.
-local merges, rule, longest_wait, keep, expected_due, expected_hash = false, nil, nil, false, nil, nil
+-- content stays. The put is only for a message of the expected due time, content and gen.
+local merges, rule, longest_wait, keep, expected_due, expected_hash, expected_gen = false, nil, nil, false, nil, nil, nil
 local function of_hex(text)
   return (string.gsub(text, '%x%x', function(hex) return string.char(tonumber(hex, 16)) end))
 end
 
 local function read_options(options)
   options_text, replace, earlier, tried, record, rule, longest_wait, keep = nil, false, false, nil, nil, nil, nil, false
-  expected_due, expected_hash, receipt = nil, nil, nil
+  expected_due, expected_hash, expected_gen, receipt = nil, nil, nil, nil
   for word in string.gmatch(options, '%S+') do
     local name, value = string.match(word, '^(%a+)=?(%w*)$')
     if word == 'replace' then
@@ -36,6 +36,8 @@ local function read_options(options)
       if not expected_due then error({ err = 'option ' .. readable(word) }) end
     elseif name == 'hash' and not expected_hash and find(value, '^%x+$') and #value == 16 then
       expected_hash = of_hex(value)
+    elseif name == 'gen' and not expected_gen and (value == 'any' or find(value, '^%d+$')) then
+      expected_gen = value
     elseif name == 'ack' and not receipt and find(value, '^%x+$') and #value % 2 == 0 then
       receipt = of_hex(value)
     elseif not record and find(word, '^record=%x+$') and #word == 23 then
@@ -45,7 +47,7 @@ local function read_options(options)
       if not tried then error({ err = 'option ' .. readable(word) }) end
     end
   end
-  merges = rule ~= nil or keep or expected_due ~= nil or expected_hash ~= nil
+  merges = rule ~= nil or keep or expected_due ~= nil or expected_hash ~= nil or expected_gen ~= nil
   if merges and not replace then error({ err = 'option ' .. readable(options) .. ' without replace' }) end
   -- The receipt places the message, and identifies a repeat.
   if receipt and (replace or earlier or tried or record) then error({ err = 'option ack with another' }) end

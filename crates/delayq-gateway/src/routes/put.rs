@@ -1,5 +1,6 @@
 //! Putting one message: as the JSON of `delayq put --from`, with its payload as the body, or as an event.
 
+mod condition;
 mod described;
 mod event;
 mod names;
@@ -9,6 +10,7 @@ use crate::input::{Ask, Form, must_be_object};
 use crate::problem::{Kind, Problem};
 use crate::table::{DESCRIBING, MESSAGE_HEADER};
 use axum::http::{HeaderValue, StatusCode, header};
+use condition::Condition;
 use delayq::{Group, Message, MessageId, Put, PutOutcome, Topic};
 use delayq_service::events::CloudEvent;
 use delayq_service::json::put as json_of;
@@ -35,7 +37,7 @@ enum PutContent {
 
 pub(super) async fn under_id(ask: Ask) -> Answer {
     let (id, group) = (ask.id()?, ask.query.get::<Group>("group")?);
-    let scope = ask.scope.clone();
+    let (scope, condition) = (ask.scope.clone(), Condition::of(&ask)?);
     let named = PutNames { topic: Some(ask.topic()?), id: Some(id.clone()) };
     let message = read(ask, named).await?;
     if message.id.as_ref().is_some_and(|named| *named != id) {
@@ -46,10 +48,11 @@ pub(super) async fn under_id(ask: Ask) -> Answer {
     {
         return Err(Problem::invalid("group", "the group in the body differs from the parameter"));
     }
-    let mut message = message.with_id(id);
+    let mut message = condition.on(message.with_id(id))?;
     message.group = group.or(message.group);
     let topic = message.topic.clone();
     let put = scope.put(message).await?;
+    condition.judge(&scope, &topic, &put).await?;
     answer(&topic, &put)
 }
 

@@ -3,8 +3,9 @@
 use super::{Method, Route, RouteAnswers, Takes};
 use crate::rights::Right;
 
-/// Headers that describe a message whose payload is the body; then those of a repeat.
-const MESSAGE_AND_KEY: &[&str] = &[
+/// Headers of puts: those that describe a message whose payload is the body, between those of a repeat; then conditions.
+const PUTTING: &[&str] = &[
+    "idempotency-key",
     "delayq-due",
     "delayq-between",
     "delayq-jitter",
@@ -16,11 +17,13 @@ const MESSAGE_AND_KEY: &[&str] = &[
     "delayq-replace",
     "delayq-again",
     "delayq-tried",
-    "idempotency-key",
+    "if-match",
+    "if-none-match",
 ];
-const MESSAGE: &[&str] = MESSAGE_AND_KEY.split_at(MESSAGE_AND_KEY.len() - 1).0;
+const OF_PUT: &[&str] = PUTTING.split_at(1).1;
+const OF_POST: &[&str] = PUTTING.split_at(PUTTING.len() - 2).0;
 /// The headers that describe a message.
-pub(crate) const DESCRIBING: &[&str] = MESSAGE.split_at(MESSAGE.len() - 1).0;
+pub(crate) const DESCRIBING: &[&str] = OF_PUT.split_at(OF_PUT.len() - 3).0;
 
 const PUT: RouteAnswers = RouteAnswers::Json("Put", &[201, 200, 202]);
 
@@ -28,11 +31,11 @@ const PUT: RouteAnswers = RouteAnswers::Json("Put", &[201, 200, 202]);
 pub(crate) static ROUTES: &[Route] = &[
     Route {
         query: &["group", "past_ok"],
-        asks: MESSAGE,
+        asks: OF_PUT,
         takes_message_headers: true,
         takes: Takes::Message,
         answers: PUT,
-        refuses: &[408, 409, 413, 415, 422],
+        refuses: &[408, 409, 412, 413, 415, 422],
         needs: Some(Right::Put),
         ..Route::new(
             Method::Put,
@@ -43,7 +46,7 @@ pub(crate) static ROUTES: &[Route] = &[
     },
     Route {
         query: &["past_ok"],
-        asks: MESSAGE_AND_KEY,
+        asks: OF_POST,
         takes_message_headers: true,
         takes: Takes::Message,
         answers: PUT,

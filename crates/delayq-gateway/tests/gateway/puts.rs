@@ -114,7 +114,10 @@ async fn what_nobody_reads_is_refused_by_name() {
         ("?grupo=g", None, r#"{"payload":1}"#, 400, "grupo"),
         ("?group=g&group=h", None, "{}", 400, "group"),
         ("", Some(("delayq-dew", "+1h")), "{}", 400, "delayq-dew"),
-        ("", Some(("if-match", "\"x\"")), "{}", 400, "if-match"),
+        ("", Some(("if-match", "\"x\"")), "{}", 422, "if-match"),
+        ("", Some(("if-none-match", "\"1-1\"")), "{}", 422, "if-none-match"),
+        ("", Some(("if-none-match", "*")), r#"{"replace":true}"#, 422, "if-none-match"),
+        ("", Some(("if-modified-since", "x")), "{}", 400, "if-modified-since"),
         ("", Some(("idempotency-key", "x")), "{}", 400, "idempotency-key"),
         ("", Some(("delayq-due", "+1h")), "{}", 422, "delayq-due"),
         ("", Some(("delayq-again", "later")), "{}", 422, "delayq-again"),
@@ -160,4 +163,44 @@ async fn an_empty_segment_and_an_unknown_path_are_refused() {
     }
     let problem = stage.gateway.delete("/v1/reserve").await.with(405);
     assert_eq!(problem["code"], "DQ-G106");
+}
+
+#[tokio::test]
+async fn a_conditional_put_stores_only_over_what_was_seen_or_over_nothing() {
+    let stage = Stage::start("").await;
+    let path = "/v1/topics/t/messages/a";
+    let put = async |(name, value): (&'static str, &str), payload: u32| {
+        let request = stage.gateway.request(Method::PUT, path).header(name, value);
+        Answer::of(request.json(&json!({ "due": "2099-01-01T00:00:00Z", "payload": payload }))).await
+    };
+    let seen = async || stage.gateway.get(&format!("{path}?payload=text")).await;
+    let (only_new, only_there) = (("if-none-match", "*"), ("if-match", "*"));
+
+    assert_eq!(put(only_there, 1).await.with(412)["outcome"], "unknown");
+    assert_eq!(put(("if-match", "\"1-1\""), 1).await.with(412)["outcome"], "unknown");
+    assert_eq!(put(only_new, 1).await.with(201)["outcome"], "stored");
+    for (payload, outcome) in [(1, "exists"), (2, "conflict")] {
+        let refused = put(only_new, payload).await.with(412);
+        assert_eq!((&refused["code"], &refused["outcome"]), (&json!("DQ-G111"), &json!(outcome)));
+        assert_eq!(refused["tag"], seen().await.with(200)["tag"]);
+    }
+
+    let etag = seen().await.header("etag").to_owned();
+    assert_eq!(put(("if-match", &etag), 2).await.with(200)["outcome"], "again");
+    assert_eq!(put(("if-match", &etag), 2).await.with(200)["outcome"], "again", "a repeat");
+    let (stale, now) = (put(("if-match", &etag), 3).await.with(412), seen().await.with(200));
+    assert_eq!(
+        (&stale["outcome"], &stale["tag"], &now["payload"]),
+        (&json!("changed"), &now["tag"], &json!("2"))
+    );
+    assert_eq!(put(only_there, 4).await.with(200)["outcome"], "again");
+
+    stage.gateway.post(&format!("{path}/bury"), &json!({ "reason": "x" })).await.with(200);
+    let dead = format!("\"{}\"", seen().await.with(200)["tag"].as_str().unwrap());
+    assert_eq!(put(("if-match", &etag), 5).await.with(412)["state"], "dead");
+    assert_eq!(put(("if-match", &dead), 5).await.with(201)["outcome"], "stored");
+    assert_eq!(seen().await.with(200)["payload"], "5");
+
+    let both = stage.gateway.request(Method::PUT, path).header("if-match", "*").header("if-none-match", "*");
+    assert_eq!(Answer::of(both.json(&json!({}))).await.with(422)["errors"][0]["pointer"], "if-none-match");
 }

@@ -4,7 +4,7 @@ use crate::action::{Action, Item, Reserve};
 use crate::bare_shard::{BareShard, NOW, scripts_with};
 use crate::snapshot::lossy;
 use delayq::UnixMillis;
-use delayq::protocol::{Again, DueRule, Envelope, Verb};
+use delayq::protocol::{Again, DueRule, Envelope, ExpectedGen, Verb};
 use delayq_tests::redis_server::RedisServer;
 use std::time::Duration;
 
@@ -85,4 +85,42 @@ async fn a_put_again_that_keeps_the_content_changes_only_the_due_time() {
     assert_eq!(put(&mut shard, again(DueRule::Later, "+2000")).await, later);
     let after = envelope(&mut shard).await;
     assert_eq!((after.payload, after.headers, after.max_attempts), (before.payload, before.headers, 7));
+}
+
+#[tokio::test]
+async fn a_put_for_a_gen_replaces_only_the_message_of_that_gen_in_any_state_but_leased() {
+    let server = RedisServer::start().await;
+    let mut shard = BareShard::create(&server, "a", scripts_with(&[])).await;
+    at(&mut shard, 0);
+    let edit = |generation, due: &str| Item {
+        replace: true,
+        again: Again { generation: Some(generation), ..Again::default() },
+        content: 1,
+        ..Item::new(b"a", due)
+    };
+    let any = ExpectedGen::Any;
+    assert_eq!(put(&mut shard, edit(any, "+1000")).await, "unknown");
+    assert_eq!(put(&mut shard, Item::new(b"a", "+1000")).await, "stored");
+    let first = ExpectedGen::Is(envelope(&mut shard).await.generation);
+    let moved = format!("again delayed {} {}", NOW + 1000, NOW + 2000);
+    assert_eq!(put(&mut shard, edit(first, "+2000")).await, moved);
+    let second = envelope(&mut shard).await.generation;
+    assert_eq!(put(&mut shard, edit(first, "+2000")).await, format!("again delayed {0} {0}", NOW + 2000));
+    assert_eq!(put(&mut shard, edit(first, "+3000")).await, format!("changed delayed {}", NOW + 2000));
+    assert_eq!(
+        envelope(&mut shard).await.generation,
+        second,
+        "neither the repeat nor the stale put has written"
+    );
+    assert_eq!(put(&mut shard, edit(any, "+0")).await, format!("again ready {} {NOW}", NOW + 2000));
+    let reserve = Action::Reserve(Reserve::from("t", 1, Some(60_000)));
+    let reserved = shard.call(Verb::Reserve, &reserve.args()).await.unwrap();
+    assert_eq!(put(&mut shard, edit(any, "+0")).await, "leased");
+    shard.call(Verb::Bury, &[reserved[10].as_slice(), b"why"]).await.unwrap();
+    let dead = ExpectedGen::Is(envelope(&mut shard).await.generation);
+    assert_eq!(put(&mut shard, edit(first, "+1000")).await, format!("changed dead {NOW}"));
+    assert_eq!(put(&mut shard, edit(dead, "+1000")).await, "stored");
+    shard.call(Verb::Cancel, &["t", "a"]).await.unwrap();
+    assert_eq!(put(&mut shard, edit(dead, "+1000")).await, format!("changed cancelled {NOW}"));
+    assert_eq!(put(&mut shard, edit(any, "+1000")).await, "stored");
 }

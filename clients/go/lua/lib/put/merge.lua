@@ -1,8 +1,8 @@
 -- put/merge: merges a put again with the pending message under its id, by the options `later`, `sooner`, `content`,
--- `within` and `keep`, and judges the options `expected` and `hash`.
+-- `within` and `keep`, and judges the options `expected`, `hash` and `gen`.
 --
--- NEEDS    due, expected_due, expected_hash, fields, is_same, keep, longest_wait, no, now, read, rule, state_of, sub,
---          was_put, whole_of, BLOCKS, EXPIRES, FIRST, HASH, LEASED, PENDING, RELATIVE, STATE
+-- NEEDS    due, expected_due, expected_gen, expected_hash, fields, is_same, keep, longest_wait, no, now, read, rule,
+--          state_of, sub, was_put, whole_of, BLOCKS, DEAD, EXPIRES, FIRST, HASH, LEASED, PENDING, RELATIVE, STATE
 -- CHANGES  due
 -- GIVES    again, merge, pending_at, unexpected
 
@@ -21,17 +21,23 @@ local function merged_due(old, first)
   return rule and math.min(due, first + longest_wait) or due
 end
 
+-- True if the message has the expected due time and gen; `any` is every gen.
+local function is_expected(m)
+  return (not expected_due or m.due == expected_due)
+    and (not expected_gen or expected_gen == 'any' or expected_gen == string.format('%.0f', m.gen))
+end
+
 -- The answer to a put whose message is not as expected; nil if it is as expected, or if the first try put it. The repeat of a
 -- put that has changed the message gets the first answer again.
 local function unexpected(id, pending, env, flags)
   if not pending then
     local m, why = read(no, id)
-    if m and was_put(m, flags, env) then return nil end
+    if m and (was_put(m, flags, env) or expected_gen and m.state >= DEAD and is_expected(m)) then return nil end
     if m then return m.state == LEASED and 'leased' or string.format('changed %s %.0f', STATE[m.state], m.at) end
     return why == 'missing' and 'unknown' or 'conflict ' .. why .. ' 0'
   end
   local hash, _, _, _, _, first = fields(pending.env, pending.flags)
-  if (not expected_due or pending.due == expected_due) and (not expected_hash or hash == expected_hash) then return nil end
+  if is_expected(pending) and (not expected_hash or hash == expected_hash) then return nil end
   due = merged_due(pending, first or pending.at)
   if due == pending.due and not keep and bit.band(flags, HASH) > 0 and is_same(pending, flags, env) then
     return again(state_of(pending), pending)

@@ -51,6 +51,7 @@ pub(super) const NATIVE: &[Asked] = &[
     ("GET", "/v1/topics/t/messages/a?group=g&payload=base64", "", ""),
     ("GET", "/v1/topics/t/messages/a/payload?group=g", "", ""),
     ("GET", "/v1/topics/t/messages/a/history?group=g", "", ""),
+    ("PUT", "/v1/topics/t/messages/f", "text/plain\r\nIf-Match: \"17-4070908800000-0a\"", "x"),
     ("DELETE", "/v1/topics/t/messages/c", "text/plain\r\nIf-Match: \"17-4070908800000\"", ""),
     (
         "POST",

@@ -117,17 +117,18 @@ impl Model {
 
     /// The answer, unless the message is as expected.
     fn unexpected(&self, no: u32, item: &Item, stored: &Envelope, due: u64) -> Option<String> {
+        let is_due = |old: &Msg| item.again.expected.is_none_or(|expected| expected == old.stored.due);
         let Some(old) = self.messages.get(&(no, item.id.clone())) else { return Some("unknown".into()) };
         if old.is_leased() {
             return Some("leased".into());
         }
         if !old.is_pending() {
             let changed = || format!("changed {} {}", old.word(), old.stored.at);
-            return (!was_put_by(item, stored, old)).then(changed);
+            let is_there = item.again.generation.is_some() && is_due(old);
+            return (!is_there && !was_put_by(item, stored, old)).then(changed);
         }
-        let is_due = item.again.expected.is_none_or(|expected| expected == ms(old.due()));
         let is_content = item.again.content.is_none_or(|content| old.stored.hash == Some(content));
-        if is_due && is_content {
+        if is_due(old) && is_content {
             return None;
         }
         let due = merged_due(item.again.due, due, old, old.stored.first.or(Some(old.stored.at)));

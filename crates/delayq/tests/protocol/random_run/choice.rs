@@ -5,7 +5,7 @@ use crate::action::{Action, GiveBack, Item, Mark, Promote, Purge, Reserve, is_ge
 use crate::model::{Msg, Place, index_name};
 use crate::snapshot::Name;
 use delayq::Backoff;
-use delayq::protocol::{Again, DueRule};
+use delayq::protocol::{Again, DueRule, ExpectedGen};
 use fastrand::Rng;
 use std::time::Duration;
 
@@ -285,6 +285,8 @@ impl Run {
         if item.max > 0 {
             item.again.content = old.stored.hash;
         }
+        // The scripts choose the gens.
+        item.again.generation = (item.content == 0).then_some(ExpectedGen::Any);
     }
 
     fn reschedule(&mut self) -> Action {
