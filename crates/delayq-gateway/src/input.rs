@@ -25,6 +25,7 @@ use delayq::admin::Tag;
 use delayq::{Group, Members, MessageId, Target, Topic};
 use delayq_service::headers::STRUCTURED_EVENT;
 use delayq_service::when::When;
+use percent_encoding::percent_decode_str;
 use std::fmt::Display;
 use std::str::FromStr;
 
@@ -63,8 +64,11 @@ impl FromRequest<App> for Ask {
 }
 
 impl Ask {
+    /// May be encoded twice, since no topic has a `%`: clients and proxies remove `.` and `..` that are encoded once.
     pub(crate) fn topic(&self) -> Result<Topic, Problem> {
-        self.name("topic")
+        let once: String = self.name("topic")?;
+        let name = percent_decode_str(&once).decode_utf8_lossy();
+        name.parse().map_err(|error| Problem::invalid("topic", error))
     }
 
     pub(crate) fn group(&self) -> Result<Group, Problem> {

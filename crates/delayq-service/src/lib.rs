@@ -24,6 +24,7 @@ mod name;
 pub mod policy_text;
 mod program;
 pub mod put_line;
+pub mod put_options;
 mod readiness;
 mod repeats;
 mod sections;

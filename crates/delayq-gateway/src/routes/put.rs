@@ -15,7 +15,8 @@ use delayq::{Group, Message, MessageId, Put, PutOutcome, Topic};
 use delayq_service::events::CloudEvent;
 use delayq_service::json::put as json_of;
 use delayq_service::put_line;
-use described::{Described, moment};
+use delayq_service::put_options::moment;
+use described::Described;
 use names::{PutNames, fault};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 

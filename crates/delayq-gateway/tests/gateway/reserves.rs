@@ -5,6 +5,7 @@ use delayq::admin::Numbers;
 use delayq::{Message, Target};
 use delayq_tests::deadline::{LONG, SHORT, wait_until, within};
 use delayq_tests::process::Signal;
+use delayq_tests::proxy::{Direction, Proxy};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
@@ -164,6 +165,36 @@ async fn a_message_for_a_client_that_is_gone_goes_to_the_next_with_its_attempt_k
             drop(kept);
         }
     }
+}
+
+#[tokio::test]
+async fn a_load_balancer_that_cuts_a_poll_keeps_no_message_and_one_that_cuts_an_answer_no_longer_than_its_lease()
+ {
+    let stage = Stage::start("").await;
+    let proxy = Proxy::start(&stage.gateway.address);
+    let through = async |lease: &str| {
+        let mut stream = TcpStream::connect(proxy.address()).await.unwrap();
+        let body = json!({ "topics": ["mails"], "wait": "60s", "lease": lease }).to_string();
+        stream.write_all(&stage.gateway.bytes("POST /v1/reserve", &body)).await.unwrap();
+        stage.gateway.has_polls(1).await;
+        stream
+    };
+    let waiting = through(LEASE).await;
+    proxy.reset_open();
+    stage.gateway.has_polls(0).await;
+    stage.deployment.put([ready("a")]).await;
+    let taken = stage.gateway.post("/v1/reserve", &poll("60s")).await.with(200);
+    assert_eq!((&taken["messages"][0]["id"], &taken["messages"][0]["attempt"]), (&json!("a"), &json!(1)));
+    drop(waiting);
+
+    let waiting = through("1s").await;
+    proxy.cut_after(Direction::Replies, 20);
+    stage.deployment.put([ready("b")]).await;
+    within("the cut", SHORT, proxy.wait_losses(1)).await;
+    let _timer = stage.timer();
+    let taken = stage.gateway.post("/v1/reserve", &poll("60s")).await.with(200);
+    assert_eq!((&taken["messages"][0]["id"], &taken["messages"][0]["attempt"]), (&json!("b"), &json!(2)));
+    drop(waiting);
 }
 
 #[tokio::test]

@@ -80,3 +80,17 @@ async fn a_body_that_is_an_array_or_leaves_the_rate_out_changes_nothing() {
     let reserve = stage.gateway.post("/v1/reserve", &json!({ "topics": ["a"], "wait": "soon" })).await;
     assert_eq!(reserve.with(422)["errors"][0]["pointer"], "wait");
 }
+
+#[tokio::test]
+async fn topics_that_clients_remove_from_a_url_are_encoded_twice() {
+    let stage = Stage::start("").await;
+    for name in [".", ".."] {
+        let path = format!("/v1/topics/{}", name.replace('.', "%252E"));
+        stage.gateway.put(&format!("{path}/messages/a"), &json!({ "due": "+1h" })).await.with(201);
+        let listed = stage.gateway.get(&format!("{path}/messages")).await.with(200);
+        assert_eq!(listed["messages"][0]["topic"], name);
+        let policy = stage.gateway.put(&format!("{path}/policy"), &json!({ "lease": "1m" })).await.with(200);
+        assert_eq!(policy["lease"], "1m");
+    }
+    stage.gateway.get("/v1/topics/%25zz/policy").await.with(422);
+}

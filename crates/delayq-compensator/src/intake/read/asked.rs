@@ -4,33 +4,24 @@ use super::time::{due, moment};
 use crate::intake::record::BrokerRecord;
 use delayq::spool::{SpoolAction, SpoolRecord};
 use delayq::{Due, Fate, Group, Message, MessageId, Reschedule, Shift, Target, Topic, UnixMillis};
-use delayq_service::config::{HumanDuration, backoff};
+use delayq_service::config::HumanDuration;
 use delayq_service::events::ABOUT_A_DELIVERY;
-use delayq_service::put_line::again;
+use delayq_service::put_options::{OPTIONS, described};
+use std::collections::BTreeMap;
+
+/// What a record may ask for, in addition to the options of a put.
+const NAMES: [&str; 8] = ["verb", "topic", "id", "group", "due", "delay", "expected", "by"];
 
 /// The values as written. Each is asked for at most once.
 #[derive(Debug, Default)]
 pub(super) struct AskedWrite {
     /// The record is an event, with an id and a type of its own for a record that names no other id or topic.
     pub(super) is_event: bool,
-    pub(super) id: Option<String>,
     /// The event's source, id and type.
     pub(super) event_id: Option<String>,
     pub(super) event_source: Option<String>,
     pub(super) event_type: Option<String>,
-    verb: Option<String>,
-    topic: Option<String>,
-    group: Option<String>,
-    due: Option<String>,
-    delay: Option<String>,
-    expires: Option<String>,
-    expire_after: Option<String>,
-    max_attempts: Option<String>,
-    backoff: Option<String>,
-    replace: Option<String>,
-    again: Option<String>,
-    expected: Option<String>,
-    by: Option<String>,
+    texts: BTreeMap<&'static str, String>,
 }
 
 /// The content of the message.
@@ -49,28 +40,17 @@ impl AskedWrite {
     /// The name is unknown, or has a value already.
     pub(super) fn set(&mut self, name: &str, value: String) -> Result<(), String> {
         let plain: String = name.chars().filter(|&c| c != '-').map(|c| c.to_ascii_lowercase()).collect();
-        let slot = match plain.as_str() {
-            "verb" => &mut self.verb,
-            "topic" => &mut self.topic,
-            "id" => &mut self.id,
-            "group" => &mut self.group,
-            "due" => &mut self.due,
-            "delay" => &mut self.delay,
-            "expires" => &mut self.expires,
-            "expireafter" => &mut self.expire_after,
-            "maxattempts" => &mut self.max_attempts,
-            "backoff" => &mut self.backoff,
-            "replace" => &mut self.replace,
-            "again" => &mut self.again,
-            "expected" => &mut self.expected,
-            "by" => &mut self.by,
-            other if ABOUT_A_DELIVERY.contains(&other) => return Ok(()),
-            _ => return Err(format!("unknown header delayq-{name}")),
-        };
-        match slot.replace(value) {
-            None => Ok(()),
-            Some(_) => Err(format!("delayq-{name} occurs twice")),
+        let known = NAMES.into_iter().chain(OPTIONS).find(|known| known.replace('-', "") == plain);
+        match known.map(|known| self.texts.insert(known, value)) {
+            Some(None) => Ok(()),
+            Some(Some(_)) => Err(format!("delayq-{name} occurs twice")),
+            None if ABOUT_A_DELIVERY.contains(&plain.as_str()) => Ok(()),
+            None => Err(format!("unknown header delayq-{name}")),
         }
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        self.texts.get(name).map(String::as_str)
     }
 
     /// Makes the write of a record.
@@ -81,16 +61,17 @@ impl AskedWrite {
         now: UnixMillis,
         carried: Carried,
     ) -> Result<SpoolRecord, String> {
-        let topic = match (&self.topic, default, &self.event_type) {
-            (Some(topic), ..) | (None, None, Some(topic)) => Topic::new(topic.as_str()).map_err(text)?,
+        let topic = match (self.get("topic"), default, self.event_type.as_deref()) {
+            (Some(topic), ..) | (None, None, Some(topic)) => Topic::new(topic).map_err(text)?,
             (None, Some(topic), _) => topic.clone(),
             (None, None, None) => return Err("delayq-topic is missing".to_owned()),
         };
-        let id = self.id.clone().or_else(|| self.id_of_event()).or_else(|| record.id.clone());
+        let id =
+            self.get("id").map(str::to_owned).or_else(|| self.id_of_event()).or_else(|| record.id.clone());
         let id: MessageId = id.ok_or("delayq-id is missing")?.parse().map_err(text)?;
-        let group = self.group.as_deref().map(Group::new).transpose().map_err(text)?;
+        let group = self.get("group").map(Group::new).transpose().map_err(text)?;
         let target = Target { id, group };
-        let action = match self.verb.as_deref() {
+        let action = match self.get("verb") {
             None | Some("put") if record.has_no_value => {
                 return Err(
                     "the record has no value: a tombstone is not a put; to cancel, set delayq-verb: cancel"
@@ -100,11 +81,11 @@ impl AskedWrite {
             None | Some("put") => SpoolAction::Put(self.put(&topic, &target, record.at, carried)?.into()),
             Some("cancel") => {
                 self.none_of(&["due", "delay", "expected", "by"], "cancel")?;
-                self.no_options("cancel")?;
+                self.none_of(&OPTIONS, "cancel")?;
                 SpoolAction::Cancel
             }
             Some("reschedule") => {
-                self.no_options("reschedule")?;
+                self.none_of(&OPTIONS, "reschedule")?;
                 SpoolAction::Reschedule(self.change(record.at)?)
             }
             Some(verb) => {
@@ -138,35 +119,13 @@ impl AskedWrite {
         if let Some(due) = self.due(published)? {
             message.due = due;
         }
-        message.expires = self.expires.as_deref().map(|text| moment("expires", text)).transpose()?;
-        if let Some(text) = &self.expire_after {
-            let lifetime = text.parse::<HumanDuration>();
-            let wrong = |why| format!("delayq-expire-after is {text:?}: {why}");
-            message.expire_after = Some(*lifetime.map_err(wrong)?);
-        }
-        if let Some(most) = &self.max_attempts {
-            message.max_attempts = most
-                .parse()
-                .map_err(|_| format!("delayq-max-attempts is {most:?}, expected a number up to 65535"))?;
-        }
-        if let Some(text) = &self.backoff {
-            let read = backoff(text).map_err(|error| format!("delayq-backoff is {text:?}: {error}"))?;
-            message.backoff = Some(read);
-        }
-        message.replace = match self.replace.as_deref() {
-            None | Some("false") => false,
-            Some("true") => true,
-            Some(other) => return Err(format!("delayq-replace is {other:?}, expected true or false")),
-        };
-        if let Some(text) = &self.again {
-            message.again = again(text, message.replace).map_err(|why| format!("delayq-again: {why}"))?;
-        }
-        Ok(message)
+        described(message, false, |name| self.get(name))
+            .map_err(|odd| format!("delayq-{} is {:?}: {}", odd.name, self.texts[odd.name], odd.why))
     }
 
     fn change(&self, published: Option<UnixMillis>) -> Result<Reschedule, String> {
-        let expected = self.expected.as_deref().map(|text| moment("expected", text)).transpose()?;
-        match (self.due(published)?, &self.by, expected) {
+        let expected = self.get("expected").map(|text| moment("expected", text)).transpose()?;
+        match (self.due(published)?, self.get("by"), expected) {
             (Some(due), None, None) => Ok(Reschedule::To(due)),
             (Some(due), None, Some(expected)) => Ok(Reschedule::ToIfDue(due, expected)),
             (None, Some(by), Some(expected)) => Ok(Reschedule::By(shift(by)?, expected)),
@@ -179,7 +138,7 @@ impl AskedWrite {
     }
 
     fn due(&self, published: Option<UnixMillis>) -> Result<Option<Due>, String> {
-        match (&self.due, &self.delay) {
+        match (self.get("due"), self.get("delay")) {
             (Some(_), Some(_)) => Err("both delayq-due and delayq-delay are set".to_owned()),
             (Some(at), None) => moment("due", at).map(|at| Some(Due::At(at))),
             (None, Some(delay)) => due(delay, published).map(Some),
@@ -187,25 +146,9 @@ impl AskedWrite {
         }
     }
 
-    fn no_options(&self, verb: &str) -> Result<(), String> {
-        self.none_of(&["expires", "expire-after", "max-attempts", "backoff", "replace", "again"], verb)
-    }
-
     /// Refuses headers that mean nothing with a verb.
     fn none_of(&self, names: &[&str], verb: &str) -> Result<(), String> {
-        let is_asked = |name: &&&str| match **name {
-            "due" => self.due.is_some(),
-            "delay" => self.delay.is_some(),
-            "expected" => self.expected.is_some(),
-            "by" => self.by.is_some(),
-            "expires" => self.expires.is_some(),
-            "expire-after" => self.expire_after.is_some(),
-            "max-attempts" => self.max_attempts.is_some(),
-            "backoff" => self.backoff.is_some(),
-            "again" => self.again.is_some(),
-            _ => self.replace.is_some(),
-        };
-        match names.iter().find(is_asked) {
+        match names.iter().find(|name| self.texts.contains_key(**name)) {
             None => Ok(()),
             Some(name) => Err(format!("a {verb} takes no delayq-{name}")),
         }

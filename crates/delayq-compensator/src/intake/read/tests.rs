@@ -206,6 +206,17 @@ fn an_event_as_one_document_gives_payload_headers_and_what_is_asked() {
 }
 
 #[test]
+fn a_due_time_is_spread_by_the_id_as_everywhere() {
+    let due = |name, value| {
+        let base = [("delayq-topic", "t"), ("delayq-id", "order-17"), ("delayq-due", "1796094000000")];
+        message(reading(&[&base[..], &[(name, value)]].concat(), "").unwrap()).due
+    };
+    let at = |ms| Due::At(UnixMillis::new(ms));
+    assert_eq!(due("delayq-jitter", "1h"), at(1_796_094_000_000 + 1_612_411));
+    assert_eq!(due("delayq-between", "09:00-10:00 Europe/Berlin"), at(1_796_113_612_411));
+}
+
+#[test]
 fn what_cannot_be_read_is_refused_with_what_is_wrong() {
     let base = [("delayq-topic", "t"), ("delayq-id", "a")];
     for (more, part) in [
@@ -224,11 +235,14 @@ fn what_cannot_be_read_is_refused_with_what_is_wrong() {
         (vec![("delayq-verb", "delete")], "expected put, cancel or reschedule"),
         (vec![("delayq-verb", "cancel"), ("delayq-delay", "5s")], "a cancel takes no delayq-delay"),
         (vec![("delayq-verb", "cancel"), ("delayq-replace", "true")], "a cancel takes no delayq-replace"),
+        (vec![("delayq-verb", "cancel"), ("delayq-jitter", "5s")], "a cancel takes no delayq-jitter"),
+        (vec![("delayq-jitter", "soon")], "delayq-jitter is \"soon\": "),
+        (vec![("delayq-between", "09:00-10:00 UTC"), ("delayq-jitter", "5s")], "keep one"),
         (vec![("delayq-verb", "reschedule")], "a reschedule needs one of"),
         (vec![("delayq-verb", "reschedule"), ("delayq-by", "+5s")], "needs delayq-expected"),
         (vec![("delayq-by", "+5s")], "a put takes no delayq-by"),
         (vec![("delayq-replace", "yes")], "expected true or false"),
-        (vec![("delayq-again", "later")], "delayq-again: needs replace"),
+        (vec![("delayq-again", "later")], "delayq-again is \"later\": needs replace"),
         (vec![("delayq-replace", "true"), ("delayq-again", "soon")], "\"soon\" is not a mode"),
         (vec![("delayq-verb", "cancel"), ("delayq-again", "later")], "a cancel takes no delayq-again"),
         (vec![("delayq-max-attempts", "-1")], "expected a number up to 65535"),

@@ -1,13 +1,12 @@
 //! What a put asks for besides its payload, as texts: headers `Delayq-NAME`, or attributes `delayqNAME` of an event.
 
 use crate::input::Ask;
-use crate::problem::{Kind, Problem};
+use crate::problem::Problem;
 use crate::table::DESCRIBING;
-use delayq::protocol::Window;
-use delayq::{Due, Group, Message, UnixMillis};
-use delayq_service::config::{HumanDuration, backoff};
-use delayq_service::put_line::again;
-use delayq_service::when::{Spreading, When};
+use delayq::{Due, Group, Message};
+use delayq_service::config::HumanDuration;
+use delayq_service::put_options::described;
+use delayq_service::when::When;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::str::FromStr;
@@ -70,49 +69,19 @@ impl Described {
 
     /// As described. The message has its id already, by which its due time is spread.
     pub(super) fn message(&self, mut message: Message) -> Result<Message, Problem> {
-        message.any_time = self.past_ok;
-        message.due = self.due(&message)?;
-        message.expires = self.read("expires", |text| moment(text, self.past_ok))?;
-        if let Some(lifetime) = self.get::<HumanDuration>("expire-after")? {
-            message = message.expire_after(*lifetime);
-        }
+        message.due = self.due()?.unwrap_or(message.due);
         message.group = self.get::<Group>("group")?;
-        message.max_attempts = self.get("max-attempts")?.unwrap_or(message.max_attempts);
-        message.backoff = self.read("backoff", backoff)?;
-        message.replace = self.read("replace", flag)?.unwrap_or_default();
-        if let Some(again) = self.read("again", |text| again(text, message.replace))? {
-            message.again = again;
-        }
-        Ok(message)
+        let text = |name: &str| self.texts.get(name).map(|(_, text)| text.as_str());
+        described(message, self.past_ok, text)
+            .map_err(|odd| Problem::invalid(&self.texts[odd.name].0, odd.why))
     }
 
-    fn due(&self, message: &Message) -> Result<Due, Problem> {
+    fn due(&self) -> Result<Option<Due>, Problem> {
         let due = self.read("due", |text| When::anywhere(text)?.due(self.past_ok))?;
         let delay = self.read("delay", |text| text.parse().map(|delay: HumanDuration| Due::After(*delay)))?;
         if let (Some(_), Some(_), Some((name, _))) = (due, delay, self.texts.get("delay")) {
             return Err(Problem::invalid(name, "the due time is set, too; keep one"));
         }
-        let spreading = Spreading {
-            between: self.get::<Window>("between")?,
-            jitter: self.get::<HumanDuration>("jitter")?.map(|longest| *longest),
-        };
-        let id = message.id.as_ref().map(ToString::to_string);
-        let spread = spreading.due(due.or(delay).unwrap_or(message.due), id.as_deref());
-        spread.map_err(|why| match ["between", "jitter"].iter().find_map(|option| self.texts.get(*option)) {
-            Some((name, _)) => Problem::invalid(name, why),
-            None => Problem::new(Kind::Invalid, why),
-        })
+        Ok(due.or(delay))
     }
-}
-
-/// An absolute time.
-pub(super) fn moment(text: &str, past_ok: bool) -> Result<UnixMillis, String> {
-    match When::anywhere(text)?.due(past_ok)? {
-        Due::At(at) => Ok(at),
-        Due::After(_) => Err("must be an absolute time".to_owned()),
-    }
-}
-
-fn flag(text: &str) -> Result<bool, &'static str> {
-    text.parse().map_err(|_| "must be true or false")
 }

@@ -11,7 +11,7 @@ delayq_tests::try_with_mutations! {
     fn a_mutated_record_of_an_intake_is_read_or_refused_with_a_reason() { records_answer(20_000, 1_500_000) }
 }
 
-const HEADERS: [(&str, &str); 20] = [
+const HEADERS: [(&str, &str); 21] = [
     ("delayq-topic", "orders"),
     ("delayq-id", "order-17"),
     ("delayq-verb", "put"),
@@ -22,6 +22,7 @@ const HEADERS: [(&str, &str); 20] = [
     ("delayq-delay", "1h30m"),
     ("delayq-expires", "4102444800000"),
     ("delayq-max-attempts", "5"),
+    ("delayq-jitter", "5m"),
     ("delayq-backoff", "1s..10m"),
     ("delayq-replace", "true"),
     ("delayq-expected", "1766000000000"),
