@@ -8,6 +8,7 @@ SHELL := bash
 PROFILE ?= dev
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PAGE_TOOLS := $(TARGET)/page-tools
+SCHEMATHESIS := $(TARGET)/openapi/bin/st
 BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 # How long the storm day takes when `make run` rehearses it.
 WITHIN ?= 60s
@@ -45,12 +46,19 @@ test: ## every test: the workspace against real servers, then the clients in oth
 	@scripts/setup.sh run sinks test
 	@scripts/valkey.sh
 	@scripts/test-clients.sh install
-	@$(MAKE) --no-print-directory $(PAGE_TOOLS)
-	@DELAYQ_TEST_PAGE=$(abspath $(PAGE_TOOLS)) DELAYQ_TEST_JOURNEYS=short $(MAKE) --no-print-directory test-rust CLIENTS=--clients
+	@$(MAKE) --no-print-directory $(PAGE_TOOLS) $(SCHEMATHESIS)
+	@DELAYQ_TEST_PAGE=$(abspath $(PAGE_TOOLS)) DELAYQ_TEST_JOURNEYS=short DELAYQ_TEST_SCHEMATHESIS=$(abspath $(SCHEMATHESIS)) \
+		$(MAKE) --no-print-directory test-rust CLIENTS=--clients
 
 # What drives a browser.
 $(PAGE_TOOLS): Makefile
 	@npm install --silent --ignore-scripts --no-audit --no-fund --prefix $@ playwright-core@1.65.1 axe-core@4.14.1
+	@touch $@
+
+# What reads the gateway's OpenAPI document and makes requests of it.
+$(SCHEMATHESIS): Makefile
+	@test -x $(@D)/pip || python3 -m venv $(TARGET)/openapi
+	@$(@D)/pip install --quiet --disable-pip-version-check schemathesis==4.32.5
 	@touch $@
 
 test-long: export DELAYQ_TEST_LONG = 1
@@ -95,12 +103,11 @@ test-page: ## the page in a real Chromium: every journey, every screen in both t
 	cargo build $(WHOLE) --bins
 	DELAYQ_TEST_PAGE=$(abspath $(PAGE_TOOLS)) cargo test -p delayq-gateway $(FEATURES) --test gateway -- page:: --nocapture
 
-test-openapi: ## schemathesis against a gateway: is every answer as openapi.json says? some minutes
+test-openapi: ## schemathesis against a gateway: is every answer as openapi.json says? half a minute after the build
 	@scripts/setup.sh run test
-	@test -x $(TARGET)/openapi/bin/st || python3 -m venv $(TARGET)/openapi
-	@$(TARGET)/openapi/bin/pip install --quiet --disable-pip-version-check schemathesis==4.32.5
+	@$(MAKE) --no-print-directory $(SCHEMATHESIS)
 	cargo build $(WHOLE) --bins
-	DELAYQ_TEST_SCHEMATHESIS=$(abspath $(TARGET))/openapi/bin/st cargo test -p delayq-gateway $(FEATURES) --test gateway -- \
+	DELAYQ_TEST_SCHEMATHESIS=$(abspath $(SCHEMATHESIS)) cargo test -p delayq-gateway $(FEATURES) --test gateway -- \
 		openapi:: --nocapture
 
 test-lmstfy: ## the tests of lmstfy's own clients against a gateway; SOURCE=FOLDER of its repositories, else from GitHub; a minute
