@@ -38,8 +38,8 @@ const MAX_UNREAD: usize = 1024;
 const ASKING: [&str; 6] =
     ["idempotency-key", "if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "range"];
 
-/// The endpoint of a route, for one request.
-pub(crate) type Endpoint = Box<dyn FnOnce(Request) -> Answering + Send>;
+/// Answers one request of a route.
+pub(crate) type Answerer = Box<dyn FnOnce(Request) -> Answering + Send>;
 
 /// A request that has passed the checks of its route.
 struct Admitted {
@@ -74,12 +74,12 @@ pub(crate) async fn every(app: App, router: Router, request: Request) -> Respons
 }
 
 /// The checks of a route, and then its endpoint.
-pub(crate) async fn route(app: App, route: &'static Route, request: Request, endpoint: Endpoint) -> Response {
+pub(crate) async fn route(app: App, route: &'static Route, request: Request, answerer: Answerer) -> Response {
     let mut acting = None;
     // Boxed: a request that waits for messages needs no room for the checks.
     let response = match Box::pin(admit(&app, route, request, &mut acting)).await {
         Ok(Admitted { request, turn, deadline }) => {
-            let response = within(deadline, route, endpoint(request)).await;
+            let response = within(deadline, route, answerer(request)).await;
             if let Some(turn) = turn.filter(|_| response.status().is_client_error()) {
                 turn.refused();
             }
