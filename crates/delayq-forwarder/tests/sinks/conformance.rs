@@ -13,6 +13,7 @@
 //! | restarted or killed midway | 3 | 3 | 4 | 5 | `a_broker_that_restarts…` | 4 | `a_broker_that_freezes…` | 4 |
 //! | slow | 3 | 3 | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
 //! | confirm lost | 3 | 3 | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
+//! | the order of a group across failures | 3 | 3 | ✓ | 19 | ✓ | ✓ | ✓ | 20 |
 //! | black-holed | 3 | 3 | ✓ | ✓ | ✓ | ✓ | ✓ | ✓ |
 //! | unroutable | 6 | 6 | 6 | `a_status_is_buried…` | `unroutable_messages…` | deleted | deleted | deleted |
 //! | too large | 7 | 7 | 7 | `a_status_is_buried…` | `what_the_broker_can_never_take…` | `what_the_server_can_never_take…` | `what_the_broker_can_never_take…` | `what_the_queue_can_never…` |
@@ -44,6 +45,8 @@
 //! 16. The timer makes messages ready before any sink sees them: one sink shows it.
 //! 17. ElasticMQ checks no signatures and speaks no TLS; the client is the webhook's.
 //! 18. A queue is never full.
+//! 19. The endpoint sees requests side by side, and has no order of its own.
+//! 20. A queue that is not FIFO has no order.
 
 use crate::stage::{Running, Seen, Stage, route};
 use delayq_forwarder::{ForwarderConfig, Settings, SinkConfig};
@@ -193,6 +196,45 @@ pub(crate) async fn a_lost_confirm_repeats_at_most_what_was_under_way<S: Network
     running.stop().await;
     let permit = Permit { duplicates: 64, ..Permit::default() };
     stage.check(TOPIC, subject.seen().await, &permit).await;
+}
+
+/// A repeat stands right behind the message itself: a reader that passes over repeats reads the group in order.
+pub(crate) async fn a_group_keeps_its_order_across_failures<S: Networked>() {
+    const GROUPS: usize = 5;
+    const EACH: usize = 50;
+    let (stage, mut subject) = stage::<S>().await;
+    stage.order_groups_strictly(TOPIC).await;
+    let mut settings = settings(&stage, &subject);
+    let sink = settings.sinks.get_mut("s").unwrap();
+    (sink.in_flight, sink.batch) = (64, 16);
+    let running = stage.forward(settings).await.unwrap();
+    stage.put_groups(TOPIC, GROUPS, EACH).await;
+    for step in 1..=4 {
+        let before = (step * GROUPS * EACH / 5) as u64;
+        wait_until("some deliveries", LONG, || async { stage.numbers(TOPIC).await.delivered >= before })
+            .await;
+        if step % 2 == 1 {
+            let losses = subject.proxy().losses();
+            subject.proxy().cut_after(Direction::Replies, 100);
+            subject.proxy().wait_losses(losses + 1).await;
+        } else {
+            subject.stop().await;
+            an_open_circuit(&running).await;
+            subject.resume().await;
+        }
+    }
+    stage.drained(TOPIC).await;
+    running.stop().await;
+    let mut groups = vec![Vec::new(); GROUPS];
+    for one in subject.seen().await {
+        let (group, n) = one.id.split_once('-').unwrap();
+        groups[group.parse::<usize>().unwrap()].push(n.parse::<usize>().unwrap());
+    }
+    for (group, seen) in groups.iter_mut().enumerate() {
+        assert!(seen.is_sorted(), "group {group} came out of order: {seen:?}");
+        seen.dedup();
+        assert_eq!(*seen, (100..100 + EACH).collect::<Vec<_>>(), "group {group}");
+    }
 }
 
 pub(crate) async fn a_black_hole_is_left_behind_by_deadline<S: Networked>() {

@@ -149,6 +149,7 @@ conforms!(Stream:
     a_server_that_is_down_at_start_is_named_or_waited_for,
     a_server_that_goes_down_midway_costs_no_message,
     a_lost_confirm_repeats_at_most_what_was_under_way,
+    a_group_keeps_its_order_across_failures,
     a_black_hole_is_left_behind_by_deadline,
     a_slow_server_keeps_its_leases,
     a_clean_stop_under_load_loses_and_repeats_nothing,

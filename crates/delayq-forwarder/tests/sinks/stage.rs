@@ -1,6 +1,6 @@
 //! A deployment for a single test: shards in the shared Redis, a pump, and a forwarder that can be stopped.
 
-use delayq::admin::{ListState, Numbers, TimeRange};
+use delayq::admin::{GroupFailed, ListState, Numbers, Policy, TimeRange};
 use delayq::protocol::{Claimed, Owner};
 use delayq::{
     Admin, CancelOutcome, Client, Due, Message, MessageId, Namespace, Producer, PutOutcome, Reschedule,
@@ -89,6 +89,25 @@ impl Stage {
             // Due when Redis accepted the put.
             self.history.put(id, due(&answer.unwrap().outcome).get(), body, Answer::Ok);
         }
+    }
+
+    /// Puts messages due at once, the first of each group first, under ids such as `2-100`.
+    pub(crate) async fn put_groups(&self, name: &str, groups: usize, each: usize) {
+        // Messages of one millisecond are in the order of their ids.
+        let numbers = (100..100 + each).flat_map(|n| (0..groups).map(move |group| (group, n)));
+        let message = |(group, n): (usize, usize)| {
+            let message = Message::new(topic(name), body(n, 100)).id(format!("{group}-{n}")).unwrap();
+            message.group(group.to_string()).unwrap()
+        };
+        for answer in self.producer.put_many(numbers.map(message).collect()).await {
+            assert!(answer.unwrap().outcome.is_accepted());
+        }
+    }
+
+    pub(crate) async fn order_groups_strictly(&self, name: &str) {
+        let policy =
+            Policy { group_in_flight: Some(1), group_failed: Some(GroupFailed::Block), ..Policy::default() };
+        self.admin.topic(&topic(name)).set_policy(&policy).await.unwrap();
     }
 
     pub(crate) async fn put_delayed(&self, name: &str, first: usize, count: usize, delay: Duration) {
