@@ -14,8 +14,6 @@ const DEFAULT_LIMIT: usize = 100;
 
 pub(super) async fn list(State(app): State<App>, ask: Ask) -> Answer {
     let (limit, after) = (limit(&ask.query, DEFAULT_LIMIT)?, ask.query.text("after"));
-    let is_id =
-        |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') && text.contains('-');
     if after.is_some_and(|after| !is_id(after)) {
         return Err(Problem::invalid("after", "must be the next of a page"));
     }
@@ -28,4 +26,12 @@ pub(super) async fn list(State(app): State<App>, ask: Ask) -> Answer {
     };
     let actions: Value = entries.iter().map(shown).collect();
     Ok(json(StatusCode::OK, &value!({ "actions": actions, "next": next })))
+}
+
+/// True for the id of an entry of a stream. Redis fails at the first one, since nothing is before it.
+fn is_id(text: &str) -> bool {
+    let number =
+        |part: &str| part.parse::<u64>().ok().filter(|_| part.bytes().all(|byte| byte.is_ascii_digit()));
+    let parts = text.split_once('-').and_then(|(ms, n)| number(ms).zip(number(n)));
+    parts.is_some_and(|parts| parts != (0, 0))
 }

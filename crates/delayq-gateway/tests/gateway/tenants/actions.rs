@@ -77,7 +77,10 @@ async fn equal_actions_of_a_second_are_one_entry_and_pages_have_each_entry_once(
         after = format!("&after={next}");
     }
     assert_eq!(paged, log(root).await);
-    root.get("/v1/actions?after=x").await.with(422);
+    for odd in ["x", "1", "1-", "-1", "0-0", "+1-1", "99999999999999999999-1"] {
+        root.get(&format!("/v1/actions?after={odd}")).await.with(422);
+    }
+    assert_eq!(root.get("/v1/actions?after=1-1").await.with(200)["actions"], json!([]));
 }
 
 #[tokio::test]
