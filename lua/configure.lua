@@ -11,7 +11,8 @@
 --          100,000; 0: none, and kept events are deleted), history_for_ms (their retention: at least 1,000),
 --          dead_for_ms (retention of dead letters; 0: for ever), dead_max (maximum in this shard; 0: unlimited). Sweeps
 --          enforce these two; group_in_flight (maximum leased messages of a group: at most 65535; 0: unlimited);
---          group_failed (pass | block: whether other messages of the group pass a failed one); group_order (ready | fair:
+--          group_failed (pass | block: whether other messages of the group pass a failed one); group_rate (maximum messages of a group in a second, minute
+--          or hour: <1 to 9999999>/s, /m or /h; 0: unlimited); group_order (ready | fair:
 --          as messages became ready, or the groups in turn); durability (memory | disk |
 --          replica:<1 to 9>: confirmation before a write is answered)
 -- RETURNS  every field that is set, as field, value, …; includes notes of scripts
@@ -48,6 +49,10 @@ local fits = {
   dead_max = whole(0, 4294967295),
   group_in_flight = whole(0, 65535),
   group_failed = function(text) return text == 'pass' or text == 'block' end,
+  group_rate = function(text)
+    local messages = string.match(text, '^([1-9]%d*)/[smh]$')
+    return text == '0' or messages and within(messages, 1, 9999999)
+  end,
   group_order = function(text) return text == 'ready' or text == 'fair' end,
   durability = function(text) return text == 'memory' or text == 'disk' or string.find(text, '^replica:[1-9]$') end,
 }
@@ -85,6 +90,8 @@ for i = 3, #ARGV, 2 do
     local turns, full = base .. 'n:' .. no, base .. 'k:' .. no
     if ARGV[i] == 'group_order' then note_topics() end
     if redis.call('EXISTS', full) == 1 then redis.pcall('ZUNIONSTORE', turns, '2', turns, full, 'WEIGHTS', '1', '1000', 'AGGREGATE', 'MIN') end
+    -- A new rate begins with full buckets.
+    if ARGV[i] == 'group_rate' then redis.call('UNLINK', base .. 'v:' .. no, base .. 'y:' .. no) end
   elseif ARGV[i] == 'durability' then
     note_durabilities()
   elseif ARGV[i] == 'history_for_ms' and redis.call('EXISTS', base .. 'h:' .. no) == 1 then

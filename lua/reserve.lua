@@ -79,7 +79,7 @@ if place <= last_arg and wanted > 0 and bytes < max_bytes then
 local wait, dropped, expired, buried, newer = nil, 0, 0, 0, 0
 local function come_back(ms) if not wait or ms < wait then wait = ms end end
 
---# include reserve/allowance, reserve/entry, reserve/groups, reserve/take, reserve/turns, reserve/topic
+--# include reserve/allowance, reserve/entry, reserve/rates, reserve/groups, reserve/take, reserve/turns, reserve/topic
 
 while place <= last_arg and wanted > 0 and bytes < max_bytes do
   local no = topic_no(ARGV[place])

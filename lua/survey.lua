@@ -37,6 +37,8 @@ local function held_of(no, ready)
   most = tonumber(most) or 0
   local turns = redis.pcall('ZRANGE', base .. 'n:' .. no, 0, 100)
   if #turns > 100 then return 0 end
+  -- The next reserve gives these a turn.
+  for _, group in ipairs(redis.pcall('ZRANGEBYSCORE', base .. 'y:' .. no, '-inf', now_us, 'LIMIT', 0, 100)) do turns[#turns + 1] = group end
   for _, group in ipairs(turns) do
     local parked = length('p:' .. no .. ':' .. group)
     free = free + (most > 0 and math.min(parked, most) or parked)

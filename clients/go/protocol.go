@@ -179,6 +179,9 @@ type Policy struct {
 	// GroupFailed: Handling of a group's other messages while one of them has failed: pass (they are delivered meanwhile) or block
 	// (they wait until it has finished). Default pass.
 	GroupFailed *string
+	// GroupRate: Maximum messages of a group that are handed out in a second, minute or hour, evenly: 5/s, 90/m, 1000/h; 0 for no
+	// limit. Default 0.
+	GroupRate *string
 	// GroupOrder: Order in which ready messages are handed out: ready (as they became ready) or fair (the groups take turns, so
 	// that many messages of one group do not delay those of another). Default ready.
 	GroupOrder *string
@@ -211,6 +214,7 @@ const (
 	SettingDeadMax           = Setting("dead_max")
 	SettingGroupInFlight     = Setting("group_in_flight")
 	SettingGroupFailed       = Setting("group_failed")
+	SettingGroupRate         = Setting("group_rate")
 	SettingGroupOrder        = Setting("group_order")
 	SettingDurability        = Setting("durability")
 	SettingPaused            = Setting("paused")
@@ -241,6 +245,7 @@ var settingForms = []settingForm{
 	{SettingDeadMax, "DeadMax", "count", 0, 4294967295, nil},
 	{SettingGroupInFlight, "GroupInFlight", "count", 0, 65535, nil},
 	{SettingGroupFailed, "GroupFailed", "word", 0, 0, regexp.MustCompile(`^(pass|block)$`)},
+	{SettingGroupRate, "GroupRate", "word", 0, 0, regexp.MustCompile(`^(0|[1-9][0-9]{0,6}/[smh])$`)},
 	{SettingGroupOrder, "GroupOrder", "word", 0, 0, regexp.MustCompile(`^(ready|fair)$`)},
 	{SettingDurability, "Durability", "word", 0, 0, regexp.MustCompile(`^(memory|disk|replica:[1-9])$`)},
 	{SettingPaused, "Paused", "flag", 0, 0, nil},

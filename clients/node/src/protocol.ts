@@ -130,6 +130,11 @@ export interface Policy {
    */
   groupFailed?: "pass" | "block";
   /**
+   * Maximum messages of a group that are handed out in a second, minute or hour, evenly: 5/s, 90/m, 1000/h; 0 for no limit.
+   * Default 0.
+   */
+  groupRate?: "0" | `${number}/${"s" | "m" | "h"}`;
+  /**
    * Order in which ready messages are handed out: ready (as they became ready) or fair (the groups take turns, so that many
    * messages of one group do not delay those of another). Default ready.
    */
@@ -164,6 +169,7 @@ export const SETTINGS: Record<keyof Policy, SettingForm> = {
   deadMax: { field: "dead_max", kind: "count", least: 0, most: 4_294_967_295, word: /^()$/ },
   groupInFlight: { field: "group_in_flight", kind: "count", least: 0, most: 65_535, word: /^()$/ },
   groupFailed: { field: "group_failed", kind: "word", least: 0, most: 0, word: /^(pass|block)$/ },
+  groupRate: { field: "group_rate", kind: "word", least: 0, most: 0, word: /^(0|[1-9][0-9]{0,6}\/[smh])$/ },
   groupOrder: { field: "group_order", kind: "word", least: 0, most: 0, word: /^(ready|fair)$/ },
   durability: { field: "durability", kind: "word", least: 0, most: 0, word: /^(memory|disk|replica:[1-9])$/ },
   paused: { field: "paused", kind: "flag", least: 0, most: 0, word: /^()$/ },

@@ -195,6 +195,7 @@ SETTINGS = {
     "dead_max": SettingForm("dead_max", "count", 0, 4_294_967_295),
     "group_in_flight": SettingForm("group_in_flight", "count", 0, 65_535),
     "group_failed": SettingForm("group_failed", "word", words=("pass", "block")),
+    "group_rate": SettingForm("group_rate", "word", words=("0", "[1-9][0-9]{0,6}/[smh]")),
     "group_order": SettingForm("group_order", "word", words=("ready", "fair")),
     "durability": SettingForm("durability", "word", words=("memory", "disk", "replica:[1-9]")),
     "paused": SettingForm("paused", "flag"),

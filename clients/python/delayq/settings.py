@@ -12,8 +12,8 @@ from .message import Backoff
 Setting = Literal[
     "max_attempts", "lease", "backoff", "expire_after", "remember_cancelled", "remember_own",
     "remember_generated", "repeats", "codec", "history", "history_for", "dead_for",
-    "dead_max", "group_in_flight", "group_failed", "group_order", "durability", "paused",
-    "rate",
+    "dead_max", "group_in_flight", "group_failed", "group_rate", "group_order", "durability",
+    "paused", "rate",
 ]
 
 
@@ -54,6 +54,9 @@ class Settings:
     #: Handling of a group's other messages while one of them has failed: pass (they are delivered meanwhile) or block (they
     #: wait until it has finished). Default pass.
     group_failed: Literal["pass", "block"] | None = None
+    #: Maximum messages of a group that are handed out in a second, minute or hour, evenly: 5/s, 90/m, 1000/h; 0 for no limit.
+    #: Default 0.
+    group_rate: str | None = None
     #: Order in which ready messages are handed out: ready (as they became ready) or fair (the groups take turns, so that many
     #: messages of one group do not delay those of another). Default ready.
     group_order: Literal["ready", "fair"] | None = None

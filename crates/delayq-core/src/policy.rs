@@ -38,6 +38,24 @@ pub enum GroupFailed {
     Block,
 }
 
+/// Maximum messages of one group in a span of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupRate {
+    /// `None` for no limit.
+    limit: Option<(u32, RateUnit)>,
+}
+
+/// The span of a [`GroupRate`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RateUnit {
+    /// A second.
+    Second,
+    /// A minute.
+    Minute,
+    /// An hour.
+    Hour,
+}
+
 /// The order in which workers get the ready messages of a topic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GroupOrder {
@@ -82,7 +100,7 @@ pub enum Form {
     },
     /// A [`Backoff`].
     Backoff,
-    /// One of these words; a word may end in a class of digits, such as `[1-9]`.
+    /// One of these words; a word may end in classes of characters, such as `[1-9]`.
     Word(&'static [&'static str]),
     /// True, stored as 1, or false, stored as an empty value.
     Flag,
@@ -174,6 +192,9 @@ settings! {
     GroupFailed, group_failed: GroupFailed = GroupFailed::Pass, "group-failed", "group_failed", Form::Word(&["pass", "block"]), "",
         "pass", "Handling of a group's other messages while one of them has failed: pass (they are delivered meanwhile) or block \
          (they wait until it has finished)";
+    GroupRate, group_rate: GroupRate = GroupRate::default(), "group-rate", "group_rate",
+        Form::Word(&["0", "[1-9][0-9]{0,6}/[smh]"]), "", "0",
+        "Maximum messages of a group that are handed out in a second, minute or hour, evenly: 5/s, 90/m, 1000/h; 0 for no limit";
     GroupOrder, group_order: GroupOrder = GroupOrder::Ready, "group-order", "group_order", Form::Word(&["ready", "fair"]), "",
         "ready", "Order in which ready messages are handed out: ready (as they became ready) or fair (the groups take turns, so that \
          many messages of one group do not delay those of another)";
@@ -228,7 +249,7 @@ macro_rules! stored_as_text {
     };
 }
 
-stored_as_text!(u16, u32, u64, Repeats, GroupFailed, GroupOrder, Codec, Durability);
+stored_as_text!(u16, u32, u64, Repeats, GroupFailed, GroupRate, GroupOrder, Codec, Durability);
 
 impl Stored for Duration {
     fn encode(&self) -> Vec<u8> {
@@ -380,6 +401,49 @@ impl fmt::Display for GroupFailed {
     }
 }
 
+// === impl GroupRate ===
+
+impl GroupRate {
+    /// So many messages (1 to 9,999,999) in a span of time; `None` outside of these.
+    #[must_use]
+    pub fn new(messages: u32, unit: RateUnit) -> Option<Self> {
+        (1..=9_999_999).contains(&messages).then_some(Self { limit: Some((messages, unit)) })
+    }
+}
+
+impl FromStr for GroupRate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "0" {
+            return Ok(Self::default());
+        }
+        let parsed = || {
+            let (messages, unit) = text.split_once('/')?;
+            let unit = match unit {
+                "s" => RateUnit::Second,
+                "m" => RateUnit::Minute,
+                "h" => RateUnit::Hour,
+                _ => return None,
+            };
+            let is_plain = messages.starts_with(|first: char| ('1'..='9').contains(&first));
+            Self::new(messages.parse().ok().filter(|_| is_plain)?, unit)
+        };
+        parsed().ok_or_else(|| "must be 0, or a number up to 9999999 with /s, /m or /h".to_owned())
+    }
+}
+
+impl fmt::Display for GroupRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.limit {
+            None => f.write_str("0"),
+            Some((messages, RateUnit::Second)) => write!(f, "{messages}/s"),
+            Some((messages, RateUnit::Minute)) => write!(f, "{messages}/m"),
+            Some((messages, RateUnit::Hour)) => write!(f, "{messages}/h"),
+        }
+    }
+}
+
 // === impl GroupOrder ===
 
 impl FromStr for GroupOrder {
@@ -465,6 +529,8 @@ mod tests {
             (PolicySetting::Repeats, "refuse", ""),
             (PolicySetting::GroupFailed, "block", "stop"),
             (PolicySetting::GroupOrder, "fair", "unfair"),
+            (PolicySetting::GroupRate, "9999999/h", "0/s"),
+            (PolicySetting::GroupRate, "0", "5/d"),
         ] {
             policy.set(setting, taken.as_bytes()).unwrap();
             assert_eq!(policy.stored(setting), Some(taken.as_bytes().to_vec()));

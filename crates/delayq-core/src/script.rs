@@ -57,7 +57,7 @@ parts! {
     "pump/index", "pump/leases", "pump/markers", "pump/marks", "pump/move", "pump/shares",
     "put/again", "put/check", "put/each", "put/follow", "put/indexes", "put/join", "put/merge", "put/options", "put/plain", "put/prepare",
     "put/tell",
-    "reserve/allowance", "reserve/entry", "reserve/groups", "reserve/hand_out", "reserve/lease", "reserve/leased_head", "reserve/read",
+    "reserve/allowance", "reserve/entry", "reserve/groups", "reserve/hand_out", "reserve/lease", "reserve/leased_head", "reserve/rates", "reserve/read",
     "reserve/take", "reserve/topic", "reserve/turns",
 }
 

@@ -41,7 +41,9 @@ pub use crate::role::Role;
 pub use crate::server::{NodeFacts, ServerFacts};
 pub use delayq_core::codec::Codec;
 pub use delayq_core::durability::Durability;
-pub use delayq_core::policy::{Form, GroupFailed, GroupOrder, Policy, PolicySetting, Repeats, Setting};
+pub use delayq_core::policy::{
+    Form, GroupFailed, GroupOrder, GroupRate, Policy, PolicySetting, RateUnit, Repeats, Setting,
+};
 pub use delayq_core::verbs::count::Numbers;
 pub use delayq_core::verbs::deployment::ShardLayout;
 pub use delayq_core::verbs::histogram::Slot;

@@ -1,7 +1,8 @@
--- reserve/groups: the room of groups, of which a topic leases at most `group_in_flight` messages at a time, none while paused, and
--- only failed ones while these block the group. In fair order every message is parked until a turn of its group.
+-- reserve/groups: the room of groups, of which a topic leases at most `group_in_flight` messages at a time and as many a second as
+-- its `group_rate` says, none while paused, and only failed ones while these block the group. In fair order every message is parked until a turn of its group.
 --
--- NEEDS    base, come_back, fields, gen_bytes, next_turn, now, read, sub, BLOCKS, GROUP, LEASED, NO_GROUP
+-- NEEDS    await_token, base, come_back, fields, gen_bytes, next_turn, now, read, sub, tokens_of, BLOCKS, GROUP,
+--          LEASED, NO_GROUP
 -- GIVES    any_paused, blocked, blocking, fair, group_in, has_to_wait, is_blocked, leads, limit, park, queued, room_of,
 --          rooms
 
@@ -16,7 +17,7 @@ local function is_in_flight(no, receipt)
 end
 
 -- Number of further messages of the group that may be leased. A full group has at least one message in flight: the end of its
--- lease gives the group a turn, as the end of a pause does.
+-- lease gives the group a turn, as the end of a pause does, and the time of its next token (see `rates.lua`).
 local function room_of(no, group)
   if group == NO_GROUP then return math.huge end
   if not rooms[group] and any_paused and redis.call('ZSCORE', base .. 'q:' .. no, group) then rooms[group] = 0 end
@@ -29,7 +30,7 @@ local function room_of(no, group)
       redis.call('ZREM', flights, first)
       inside = inside - 1
     end
-    rooms[group] = limit - inside
+    rooms[group] = math.min(limit - inside, tokens_of(no, group))
   end
   return rooms[group]
 end
@@ -76,6 +77,7 @@ end
 -- first, so that no parked entry is ever without a turn.
 local function park(no, group, entry, flags)
   redis.call('ZADD', base .. 'k:' .. no, 'NX', now, group)
+  if room_of(no, group) < 1 then await_token(no, group) end
   if room_of(no, group) > 0 and (leads(flags) or not is_blocked(no, group)) then
     if redis.call('ZADD', base .. 'n:' .. no, 'NX', next_turn(no), group) == 1 then redis.call('SPUBLISH', base .. 'ready', '') end
     -- In fair order the turns of this call are still to come.

@@ -1,6 +1,7 @@
 -- reserve/turns: takes parked messages of the groups whose turn has come.
 --
--- NEEDS    base, bytes, come_back, drop_unleased, fair, is_blocked, looks, max_bytes, next_turn, room_of, take, wanted
+-- NEEDS    await_token, base, bytes, come_back, drop_unleased, fair, is_blocked, looks, max_bytes, next_turn, room_of,
+--          take, wanted
 -- GIVES    take_parked
 
 -- Takes parked messages of one group, as far as the group and the call have room. Returns the number taken, and true if a
@@ -39,6 +40,7 @@ local function take_parked(no, most, until_ms)
           redis.call('ZREM', base .. 'k:' .. no, group)
           redis.call('ZREM', turns, group)
         elseif stopped or room_of(no, group) < 1 then
+          await_token(no, group)
           redis.call('ZREM', turns, group)
         elseif fair then
           redis.call('ZADD', turns, next_turn(no), group)

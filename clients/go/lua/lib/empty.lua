@@ -63,5 +63,6 @@ local function forget_topic(name, no)
   redis.call('HDEL', base .. 'stats', unpack(counters_of(no)))
   redis.call('HDEL', KEYS[1], 'topic:' .. name)
   drop_history(no)
-  redis.call('UNLINK', base .. 't:' .. no, base .. 'w:' .. no, base .. 'n:' .. no, base .. 'q:' .. no, base .. 'x:' .. no)
+  redis.call('UNLINK', base .. 't:' .. no, base .. 'w:' .. no, base .. 'n:' .. no, base .. 'q:' .. no, base .. 'x:' .. no,
+    base .. 'v:' .. no, base .. 'y:' .. no)
 end

@@ -232,9 +232,15 @@ fn limits(model: &Model, shard: &Snapshot) -> Outcome {
         });
         let waits = model.in_flight(number, group.as_bytes()) > 0
             || model.is_paused_group(number, group.as_bytes())
+            || model.pace(number).is_some() && shard.index(&format!("y:{no}")).contains_key(group.as_bytes())
             || !leads && model.is_blocked(number, group.as_bytes());
         ensure!(has_turn || waits, "the parked messages of {group} wait for ever");
     }
+    let buckets =
+        of("v:").flat_map(|(name, groups)| groups.iter().map(move |(group, at)| (&name[2..], group, *at)));
+    let buckets: BTreeMap<_, _> =
+        buckets.map(|(no, group, at)| ((no.parse().unwrap(), group.clone()), at)).collect();
+    ensure!(buckets == model.group_rates, "tokens of groups {buckets:?}, not {:?}", model.group_rates);
     let blocking =
         of("x:").flat_map(|(name, failed)| failed.keys().map(move |entry| (name.clone(), lossy(entry))));
     let failed = model.messages.iter().filter(|(_, msg)| msg.stored.blocks);

@@ -23,6 +23,7 @@ mod group_blocks;
 mod group_limits;
 mod group_order;
 mod group_pauses;
+mod group_rates;
 mod headers;
 mod history;
 mod identity;

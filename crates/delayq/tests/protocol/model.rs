@@ -67,6 +67,8 @@ pub(crate) struct Model {
     pub(crate) rates: BTreeMap<u32, u64>,
     /// Topics that had a limit of their groups, and may have parked messages.
     pub(crate) grouped: BTreeSet<u32>,
+    /// When the buckets of the groups' tokens are empty, in µs.
+    pub(crate) group_rates: BTreeMap<(u32, Vec<u8>), u64>,
     /// Paused groups by topic, and since when.
     pub(crate) paused_groups: BTreeMap<(u32, String), u64>,
     /// Receipts that count in the limit of a group, as long as they hold their message.

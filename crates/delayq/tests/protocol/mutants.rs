@@ -488,7 +488,7 @@ const MUTANTS: [(&str, &str, &str, &str); 119] = [
     (
         "forget gives a number out again",
         "lib/empty",
-        "redis.call('UNLINK', base .. 't:' .. no, base .. 'w:' .. no, base .. 'n:' .. no, base .. 'q:' .. no, base .. 'x:' .. no)",
+        "redis.call('UNLINK', base .. 't:' .. no, base .. 'w:' .. no, base .. 'n:' .. no, base .. 'q:' .. no, base .. 'x:' .. no,\n    base .. 'v:' .. no, base .. 'y:' .. no)",
         "redis.call('HINCRBY', KEYS[1], 'topics', -1)",
     ),
     (
@@ -528,7 +528,7 @@ const MUTANTS_OF_SWEEPS: [(&str, &str, &str, &str); 5] = [
     ),
 ];
 
-const MUTANTS_OF_GROUPS: [(&str, &str, &str, &str); 64] = [
+const MUTANTS_OF_GROUPS: [(&str, &str, &str, &str); 78] = [
     (
         "put takes a lifetime for the topic's",
         "lib/put/each",
@@ -536,7 +536,7 @@ const MUTANTS_OF_GROUPS: [(&str, &str, &str, &str); 64] = [
         "expire_after",
     ),
     ("a lifetime's expiry moves by the topic's", "lib/expiry", "lifetime or policy", "policy"),
-    ("a full group has room", "lib/reserve/groups", "rooms[group] = limit - inside", "rooms[group] = limit"),
+    ("a full group has room", "lib/reserve/groups", "math.min(limit - inside,", "math.min(limit,"),
     (
         "a message overtakes the parked ones of its group",
         "lib/reserve/groups",
@@ -747,6 +747,55 @@ const MUTANTS_OF_GROUPS: [(&str, &str, &str, &str); 64] = [
         "of_groups[1] - table.remove(of_groups)",
         "(table.remove(of_groups) and of_groups[1])",
     ),
+    ("a group without tokens has room", "lib/reserve/groups", "tokens_of(no, group))", "math.huge)"),
+    ("tokens are not spent", "lib/reserve/take", "        spend(group)\n", ""),
+    ("what is spent comes back", "lib/reserve/take", "    charge(no)\n", ""),
+    (
+        "a parked message waits for no token",
+        "lib/reserve/groups",
+        "  if room_of(no, group) < 1 then await_token(no, group) end\n",
+        "",
+    ),
+    ("a group waits for no token", "lib/reserve/turns", "          await_token(no, group)\n", ""),
+    ("a token gives no turn", "lib/reserve/rates", "      give_turn(no, group)\n", ""),
+    (
+        "a token waits for the clock of before",
+        "lib/reserve/rates",
+        "{ string.format('(%.0f', now_us + pace), '+inf' } }",
+        "}",
+    ),
+    ("a full bucket is kept", "lib/reserve/rates", "if full[1] then", "if false then"),
+    (
+        "a bucket holds more than its burst",
+        "lib/reserve/rates",
+        "for _, group in ipairs(ahead) do",
+        "for _, group in ipairs({}) do",
+    ),
+    (
+        "nobody comes back for a token",
+        "lib/reserve/topic",
+        "if pace and allowed > taken",
+        "if false and allowed > taken",
+    ),
+    (
+        "a topic forgets the rate of its groups",
+        "lib/reserve/topic",
+        "and not fair and not pace",
+        "and not fair",
+    ),
+    (
+        "buckets outlive their rate",
+        "configure",
+        "redis.call('UNLINK', base .. 'v:' .. no, base .. 'y:' .. no)",
+        "do end",
+    ),
+    (
+        "an audit misses that messages wait for a token",
+        "lib/stranded",
+        "{ 'n:', 'q:', 'y:' }",
+        "{ 'n:', 'q:' }",
+    ),
+    ("survey misses the groups with a token", "survey", "'-inf', now_us, 'LIMIT'", "'-inf', 0, 'LIMIT'"),
     ("the age of parked messages is unknown", "lib/head", "group and 'p:' .. no", "false and 'p:' .. no"),
 ];
 

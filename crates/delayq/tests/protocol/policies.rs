@@ -173,9 +173,10 @@ fn ends(form: Form) -> (Vec<String>, Vec<String>) {
         Form::Span { least_ms, most_ms } => whole(least_ms, most_ms),
         Form::Word(words) => {
             let word = |word: &&str| {
-                word.split('[').next().unwrap().to_owned() + if word.contains('[') { "9" } else { "" }
+                let class = if word.ends_with("/[smh]") { "9/s" } else { "9" };
+                word.split('[').next().unwrap().to_owned() + if word.contains('[') { class } else { "" }
             };
-            (words.iter().map(word).collect(), vec!["x".to_owned(), words[0].to_uppercase()])
+            (words.iter().map(word).collect(), vec!["x".to_owned(), words[words.len() - 1].to_uppercase()])
         }
         Form::Flag => whole(1, 1),
         Form::Rate { least, most } => (

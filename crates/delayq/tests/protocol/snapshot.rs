@@ -25,7 +25,7 @@ pub(crate) struct Snapshot {
     /// Groups: group, `no:id`, due.
     pub(crate) groups: Vec<(String, Vec<u8>, u64)>,
     /// The indexes `leases`, `expiries`, `markers`, `ends`, `alarms`, and those of groups with a limit or a pause: `k:…`, `n:…`,
-    /// `f:…`, `q:…`, `x:…`.
+    /// `f:…`, `q:…`, `x:…`, `v:…`, `y:…`.
     pub(crate) indexes: BTreeMap<String, BTreeMap<Vec<u8>, u64>>,
     /// Receipts of markers, by the time at which the marker is forgotten.
     pub(crate) ends: BTreeMap<u64, Vec<Vec<u8>>>,
@@ -97,7 +97,11 @@ impl Snapshot {
                 let entries = self.healthy(&text, held);
                 self.groups.extend(entries.into_iter().map(|(member, due)| (tail.to_owned(), member, due)));
             }
-            ("leases" | "expiries" | "markers" | "ends" | "alarms" | "k" | "n" | "f" | "q" | "x", "zset") => {
+            (
+                "leases" | "expiries" | "markers" | "ends" | "alarms" | "k" | "n" | "f" | "q" | "x" | "v"
+                | "y",
+                "zset",
+            ) => {
                 let entries = self.healthy(&text, held);
                 self.indexes.insert(text, entries.into_iter().collect());
             }

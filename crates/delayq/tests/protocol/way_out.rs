@@ -180,8 +180,13 @@ impl Lab {
                     break;
                 }
             }
-            let receipts: Vec<_> = self.reserve().await.into_iter().map(|(_, receipt)| receipt).collect();
-            if !receipts.is_empty() {
+            // A rate of groups hands out one message after the other.
+            for second in 0..30 {
+                self.at(hour * HOUR_MS + second * 1000);
+                let receipts: Vec<_> = self.reserve().await.into_iter().map(|(_, receipt)| receipt).collect();
+                if receipts.is_empty() {
+                    break;
+                }
                 self.run(&Action::Ack { receipts }).await.unwrap();
             }
         }
@@ -287,6 +292,15 @@ fn fair(name: &'static str, action: impl Fn(&Lab) -> Action + 'static) -> Case {
 
 fn fair_order(order: &str) -> Action {
     Action::configure("a", "group_order", order)
+}
+
+/// A case with parked messages of a group that waits for a token.
+fn rated(name: &'static str, action: impl Fn(&Lab) -> Action + 'static) -> Case {
+    Case { prior: Box::new(|_| vec![group_rate("5/s"), reserve()]), ..case(name, action) }
+}
+
+fn group_rate(rate: &str) -> Action {
+    Action::configure("a", "group_rate", rate)
 }
 
 fn blocks() -> Action {
@@ -478,6 +492,15 @@ fn cases() -> Vec<Case> {
         case("ack that puts", following("new", "leased")),
         case("ack that puts in its place", following("leased", "leased")),
         case("ack that puts after a cancel", following("new", "doomed")),
+    ]);
+    cases.extend([
+        rated("reserve at a rate of groups", |_| reserve()),
+        rated("no rate of groups", |_| group_rate("0")),
+        Case { at: 900, ..rated("reserve of a group with a token", |_| reserve()) },
+        Case {
+            prior: Box::new(|_| vec![group_rate("5/s")]),
+            ..case("first reserve at a rate of groups", |_| reserve())
+        },
     ]);
     cases.push(Case { at: 600, ..case("pump what is due", pump) });
     cases.push(Case { at: 600, ..paused("pump what expires while it is parked", pump) });

@@ -1,8 +1,8 @@
 -- reserve/take: takes messages of any kind from one topic.
 --
--- NEEDS    alarm, answer, base, begun, blocked, blocking, bytes, call, come_back, count, drop, gen, gen_bytes, gens,
---          group_in, has_to_wait, is_blocked, leads, leased_head, limit, look, looks, max_bytes, newer, note,
---          note_lease, now, park, room_of, rooms, set_aside, sub, wanted, who, HASH, INDEXED, NO_GROUP
+-- NEEDS    alarm, answer, base, begun, blocked, blocking, bytes, call, charge, come_back, count, drop, gen, gen_bytes,
+--          gens, group_in, has_to_wait, is_blocked, leads, leased_head, limit, look, looks, max_bytes, newer, note,
+--          note_lease, now, park, room_of, rooms, set_aside, spend, sub, wanted, who, HASH, INDEXED, NO_GROUP
 -- CHANGES  blocked, bytes, looks, newer, wanted
 -- GIVES    drop_unleased, take
 
@@ -80,6 +80,7 @@ local function take(no, n, until_ms, parked)
       taken, bytes = taken + 1, bytes + #env
       if group then
         rooms[group] = room_of(no, group) - 1
+        spend(group)
         if limit < math.huge and group ~= NO_GROUP then flights[#flights + 1], flights[#flights + 2] = group, receipt end
       end
     else
@@ -96,7 +97,10 @@ local function take(no, n, until_ms, parked)
   for _, one in ipairs(later) do
     if not pcall(park, no, one[1], one[2], one[3]) then put_off(one[2], one[4]) end
   end
-  if taken > 0 then lease_out(no, leases, heads, until_ms, flights) end
+  if taken > 0 then
+    lease_out(no, leases, heads, until_ms, flights)
+    charge(no)
+  end
   answer[begun + 3], wanted, looks = answer[begun + 3] + taken, wanted - taken, looks - seen
   if #back > 0 then redis.call('RPUSH', queue, unpack(back)) end
   redis.call('LTRIM', queue, seen, '-1')

@@ -156,7 +156,7 @@ fn settings(text: &mut String) {
             setting.field,
             number(least),
             number(most),
-            words.join("|")
+            words.join("|").replace('/', "\\/")
         )
         .unwrap();
     }
@@ -177,6 +177,9 @@ fn annotation(setting: &Setting) -> String {
         Form::Flag => "boolean".to_owned(),
         Form::Word(words) => {
             let one = |word: &&str| match word.split_once('[') {
+                Some((word, class)) if class.ends_with("/[smh]") => {
+                    format!("`{word}${{number}}/${{\"s\" | \"m\" | \"h\"}}`")
+                }
                 Some((word, _)) => format!("`{word}${{number}}`"),
                 None => format!("\"{word}\""),
             };

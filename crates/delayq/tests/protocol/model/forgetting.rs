@@ -84,6 +84,7 @@ impl Model {
         self.books.retain(|(_, own), _| *own != no);
         self.rates.remove(&no);
         self.grouped.remove(&no);
+        self.group_rates.retain(|(own, _), _| *own != no);
         self.paused_groups.retain(|(own, _), _| *own != no);
         self.quiet.remove(&no);
         self.remembered.remove(&no);

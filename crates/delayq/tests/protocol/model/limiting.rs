@@ -24,6 +24,8 @@ struct Parking {
     lists: BTreeMap<Vec<u8>, Vec<Vec<u8>>>,
     /// Groups with a turn, in the order of their turns.
     turns: Vec<Vec<u8>>,
+    /// The next tokens of groups that were left waiting for one.
+    tokens: BTreeMap<Vec<u8>, u64>,
 }
 
 // === impl QueueAt ===
@@ -74,6 +76,7 @@ impl Model {
             && !any_paused
             && !blocks
             && !self.is_fair(no)
+            && self.pace(no).is_none()
             && call.before.index(&format!("k:{no}")).is_empty()
         {
             self.grouped.remove(&no);
@@ -120,6 +123,31 @@ impl Model {
         pauses
     }
 
+    /// µs between two messages of a group.
+    pub(crate) fn pace(&self, no: u32) -> Option<u64> {
+        let rate = lossy(self.setting(no, "group_rate")?);
+        let (messages, unit) = rate.split_once('/')?;
+        let second: u64 = 1_000_000;
+        let unit = match unit {
+            "s" => second,
+            "m" => 60 * second,
+            _ => 3600 * second,
+        };
+        Some(unit.div_ceil(messages.parse().unwrap()))
+    }
+
+    /// When the bucket of a group is empty, as the clock sees it now.
+    fn empty_at(&self, no: u32, group: &[u8]) -> u64 {
+        self.group_rates.get(&(no, group.to_vec())).copied().unwrap_or(0).max(self.now_us)
+    }
+
+    /// The time of the next token of a group that has none.
+    fn next_token(&self, no: u32, group: &[u8]) -> Option<u64> {
+        let pace = self.pace(no).filter(|_| !self.is_paused_group(no, group))?;
+        let next = self.empty_at(no, group) + pace - pace.max(100_000);
+        Some(next).filter(|next| *next > self.now_us)
+    }
+
     pub(crate) fn is_fair(&self, no: u32) -> bool {
         self.setting(no, "group_order") == Some(b"fair".as_slice())
     }
@@ -162,7 +190,11 @@ impl Model {
     }
 
     fn is_full(&self, no: u32, group: &[u8], limit: u64) -> bool {
-        self.is_paused_group(no, group) || self.in_flight(no, group) >= limit
+        let has_no_limit = group == NO_GROUP.as_bytes();
+        !has_no_limit
+            && (self.is_paused_group(no, group)
+                || self.in_flight(no, group) >= limit
+                || self.next_token(no, group).is_some())
     }
 
     pub(crate) fn in_flight(&self, no: u32, group: &[u8]) -> u64 {
@@ -182,6 +214,9 @@ impl Model {
     ) -> Result<u64, String> {
         let no = terms.no;
         let mut parking = Parking::of(no, call.before);
+        if let Some(pace) = self.pace(no) {
+            self.give_tokens(no, pace, (&mut parking, call));
+        }
         if self.is_fair(no) {
             return self.take_fairly(limit, terms, tally, (parking, call));
         }
@@ -202,6 +237,7 @@ impl Model {
                 let list = parking.lists.entry(group.clone()).or_default();
                 list.insert(if leads { 0 } else { list.len() }, entry.clone());
                 parking.queued.insert(group.clone());
+                parking.await_token(self.next_token(no, &group), &group);
                 parked.insert(group);
                 continue;
             }
@@ -211,8 +247,37 @@ impl Model {
         if parked.iter().any(|group| !self.is_full(no, group, limit) && !self.is_blocked(no, group)) {
             tally.come_back(0.0);
         }
+        self.await_tokens(terms, (taken, tally), call);
         parking.compare(no, call.after)?;
         Ok(taken)
+    }
+
+    /// Groups that have a token again get a turn, and so do those that would wait for longer than a token takes. Full buckets
+    /// are forgotten.
+    fn give_tokens(&mut self, no: u32, pace: u64, (parking, call): (&mut Parking, &Call<'_>)) {
+        let now = self.now_us;
+        let waiting = call.before.index(&format!("y:{no}"));
+        let mut waiting: Vec<_> = waiting.iter().map(|(group, at)| (*at, group.clone())).collect();
+        waiting.sort();
+        for (_, group) in waiting.into_iter().filter(|(at, _)| *at <= now || *at > now + pace) {
+            if parking.queued.contains(&group) && !parking.turns.contains(&group) {
+                parking.turns.push(group);
+            }
+        }
+        self.group_rates.retain(|(own, _), empty| *own != no || *empty > now);
+        let buckets = self.group_rates.iter_mut().filter(|((own, _), _)| *own == no);
+        buckets.for_each(|(_, empty)| *empty = (*empty).min(now + pace.max(100_000)));
+    }
+
+    /// The next call comes when the next group has a token.
+    fn await_tokens(&self, terms: &Terms, (taken, tally): (u64, &mut Tally), call: &Call<'_>) {
+        let first = call.after.index(&format!("y:{}", terms.no)).values().min().copied();
+        if let Some(at) = first.filter(|_| self.pace(terms.no).is_some())
+            && terms.most > taken
+            && tally.wanted > 0
+        {
+            tally.come_back(at.saturating_sub(self.now_us) as f64 / 1000.0);
+        }
     }
 
     fn take_turns(
@@ -255,6 +320,7 @@ impl Model {
             let list = parking.lists.entry(group.clone()).or_default();
             list.insert(if leads { 0 } else { list.len() }, entry.clone());
             parking.queued.insert(group.clone());
+            parking.await_token(self.next_token(terms.no, &group), &group);
             let may_go =
                 !self.is_full(terms.no, &group, limit) && (leads || !self.is_blocked(terms.no, &group));
             if may_go && !parking.turns.contains(&group) {
@@ -286,6 +352,7 @@ impl Model {
         if is_page && terms.most > taken && tally.wanted > 0 {
             tally.come_back(0.0);
         }
+        self.await_tokens(terms, (taken, tally), call);
         same("turns", turns(terms.no, call.after), std::mem::take(&mut parking.turns))?;
         parking.compare(terms.no, call.after)?;
         Ok(taken)
@@ -324,7 +391,11 @@ impl Model {
         } else {
             parking.lists.insert(group.to_vec(), list[visited..].to_vec());
         }
-        Ok((taken, !is_over && !is_stopped && !self.is_full(terms.no, group, limit)))
+        let goes_on = !is_over && !is_stopped && !self.is_full(terms.no, group, limit);
+        if !is_over && !goes_on {
+            parking.await_token(self.next_token(terms.no, group), group);
+        }
+        Ok((taken, goes_on))
     }
 
     fn take_one(
@@ -335,6 +406,13 @@ impl Model {
         (tally, call): (&mut Tally, &Call<'_>),
     ) -> Outcome {
         let receipt = self.hand_out(name, entry, terms, (tally, call))?;
+        let group = self.messages[name].stored.group.as_ref().map(|group| group.as_str().as_bytes().to_vec());
+        if let Some(pace) = self.pace(terms.no)
+            && let Some(group) = group
+        {
+            let empty = self.empty_at(terms.no, &group) + pace;
+            self.group_rates.insert((terms.no, group), empty);
+        }
         if limit < u64::MAX && self.messages[name].stored.group.is_some() {
             self.flights.insert(receipt);
         }
@@ -350,11 +428,19 @@ impl Parking {
         let lists =
             lists.map(|((_, group), entries)| (group.clone().into_bytes(), entries.clone())).collect();
         let queued = shard.index(&format!("k:{no}")).keys().cloned().collect();
-        Self { queued, lists, turns: turns(no, shard) }
+        Self { queued, lists, turns: turns(no, shard), tokens: BTreeMap::new() }
+    }
+
+    fn await_token(&mut self, next: Option<u64>, group: &[u8]) {
+        self.tokens.extend(next.map(|next| (group.to_vec(), next)));
     }
 
     fn compare(self, no: u32, shard: &Snapshot) -> Outcome {
         let found = Self::of(no, shard);
+        for (group, next) in &self.tokens {
+            let told = shard.index(&format!("y:{no}")).get(group).copied();
+            same("the next token of a group", told, Some(*next))?;
+        }
         same("parked entries", found.lists, self.lists)?;
         same("groups with parked messages", found.queued, self.queued)
     }

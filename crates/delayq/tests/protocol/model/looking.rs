@@ -339,7 +339,9 @@ impl Model {
         let most = self.setting(no, "group_in_flight").map_or(0, |most| lossy(most).parse().unwrap());
         let most = if most == 0 { usize::MAX } else { most };
         let parked = |group: &Vec<u8>| call.before.parked.get(&(no, lossy(group))).map_or(0, Vec::len);
-        let turns = call.before.index(&format!("n:{no}")).keys().map(|group| parked(group).min(most));
+        let tokens = call.before.index(&format!("y:{no}")).iter().filter(|(_, at)| **at <= self.now_us);
+        let turns = call.before.index(&format!("n:{no}")).keys().chain(tokens.map(|(group, _)| group));
+        let turns = turns.map(|group| parked(group).min(most));
         let free = call.before.ready.get(&no).map_or(0, Vec::len) + turns.sum::<usize>();
         ready.count().saturating_sub(free) as u64
     }

@@ -75,6 +75,9 @@ impl Model {
             if field.starts_with("group_") && !value.is_empty() {
                 self.grouped.insert(no);
             }
+            if *field == "group_rate" {
+                self.group_rates.retain(|(own, _), _| *own != no);
+            }
             if field.starts_with("remember_") {
                 self.note_remembered(no, lossy(value).parse().unwrap_or(0));
             }

@@ -423,6 +423,9 @@ impl Run {
             if now.is_multiple_of(2) {
                 return ("group_failed", ["block", "block", "pass", ""][now / 2 % 4].as_bytes().to_vec());
             }
+            if now % 7 < 2 {
+                return ("group_rate", ["5/s", "200/s", "40/m", "0", ""][now / 7 % 5].as_bytes().to_vec());
+            }
             if now % 5 < 2 {
                 return (
                     "group_order",

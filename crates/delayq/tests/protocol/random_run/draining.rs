@@ -13,10 +13,18 @@ impl Run {
     pub(super) async fn drain(&mut self) -> Result<(), String> {
         self.step(&Action::Hold { epoch: self.model.epoch, on: false }).await?;
         for topic in self.model.living() {
-            let settings =
-                ["paused", "rate", "backoff", "history", "group_in_flight", "group_failed", "group_order"]
-                    .map(|field| (field, Vec::new()))
-                    .to_vec();
+            let settings = [
+                "paused",
+                "rate",
+                "backoff",
+                "history",
+                "group_in_flight",
+                "group_failed",
+                "group_order",
+                "group_rate",
+            ]
+            .map(|field| (field, Vec::new()))
+            .to_vec();
             self.step(&Action::Configure { topic: topic.clone(), settings }).await?;
             if self.model.no(&topic).is_some_and(|no| self.model.any_paused_group(no)) {
                 let groups = GROUPS.map(str::to_owned).to_vec();
