@@ -60,7 +60,10 @@ pub(crate) async fn every(app: App, router: Router, request: Request) -> Respons
         Err(problem) => problem.into_response(),
     };
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+        // The router's: the methods of the path, in the refusal of another one.
+        let allowed = response.headers_mut().remove(header::ALLOW);
         response = problem.render(&id);
+        response.headers_mut().extend(allowed.map(|allowed| (header::ALLOW, allowed)));
     }
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, HeaderValue::from_str(&id).expect("it is printable"));
