@@ -1,7 +1,7 @@
 #!lua
 -- put: stores new messages of one topic.
 --
--- MOVES    nothing -> DELAYED, or -> READY if already due and the shard is not held; with ack: LEASED -> delivered
+-- MOVES    nothing -> DELAYED, or -> READY if already due and the shard is not held; LEASED -> delivered (by an ack)
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, topic, then 4 a message (1 to 500): id, due, options, envelope
 --            id        16 raw bytes of a UUIDv7; or text of 1 to 128 bytes, for a message in a group followed by

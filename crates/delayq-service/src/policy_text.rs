@@ -70,9 +70,11 @@ mod tests {
                 Form::Count { .. } => "5",
                 Form::Span { .. } => "1day 1h 1m 1s 500ms",
                 Form::Backoff => "1s,5s,1m",
-                Form::Word(words) => {
-                    &words[words.len() - 1].replace("[1-9]", "2").replace("[0-9]{1,10}", "7")
-                }
+                Form::Word(words) => &words[words.len() - 1]
+                    .replace("[1-9]", "2")
+                    .replace("[0-9]{1,10}", "7")
+                    .replace("[0-9]{0,6}", "7")
+                    .replace("[smh]", "m"),
                 Form::Flag | Form::Rate { .. } => unreachable!("no setting of a policy is one"),
             };
             let value = if setting == PolicySetting::Lease { "1m 30s 500ms" } else { value };
