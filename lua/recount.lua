@@ -42,31 +42,24 @@ local function is_ready(entry)
   return m.state == PENDING and gen_bytes(m.gen) == string.sub(member, -4)
 end
 
--- The queue that follows the passed entries, and the passed entries of it; nil at the end or, as the second result says, after
--- too many groups.
-local function queue_after(skipped)
-  local queue, since, group = 'r:' .. no, '', ''
-  for _ = 0, MOST do
-    local length = redis.call('LLEN', base .. queue)
-    if skipped < length then return queue, skipped end
-    skipped = skipped - length
-    group, since = next_parked(no, since, group)
-    if not group then return nil, false end
-    queue = 'p:' .. no .. ':' .. group
+-- The ready queue, and then the lists of parked groups, from the passed entries on; each from the end, since entries leave a queue
+-- at its head. A step takes a page, over as many queues as the page has room for: the fewer steps, the fewer moves in between.
+local queue, skipped, room, group, since = 'r:' .. no, passed, PAGE, '', ''
+for _ = 0, MOST do
+  local length = redis.call('LLEN', base .. queue)
+  if skipped < length then
+    local entries = redis.call('LRANGE', base .. queue, -skipped - room, -skipped - 1)
+    for _, entry in ipairs(entries) do if is_ready(entry) then ready = ready + 1 end end
+    passed, skipped, room = passed + #entries, skipped + #entries, room - #entries
+    if skipped < length then return { 'more', mark, passed, ready } end
   end
-  return nil, true
+  skipped = skipped - length
+  group, since = next_parked(no, since, group)
+  queue = group and 'p:' .. no .. ':' .. group
+  if not queue then break end
+  if room == 0 then return { 'more', mark, passed, ready } end
 end
-
--- From the end, since entries leave a queue at its head.
-local queue, behind = queue_after(passed)
-if queue then
-  local entries = redis.call('LRANGE', base .. queue, -behind - PAGE, -behind - 1)
-  for _, entry in ipairs(entries) do if is_ready(entry) then ready = ready + 1 end end
-  passed = passed + #entries
-  queue, behind = queue_after(passed)
-  if queue then return { 'more', mark, passed, ready } end
-end
-if behind then return { 'crowded', mark, passed, ready } end
+if queue then return { 'crowded', mark, passed, ready } end
 
 -- Calls `one` for each member of an index. Returns true if all were visited.
 local function each_member(index, one)
