@@ -1,5 +1,6 @@
 //! Waiting with a limit: every wait has a name and a deadline.
 
+use std::fmt::Display;
 use std::future::Future;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -22,18 +23,37 @@ where
     F: FnMut() -> Fut,
     Fut: Future<Output = Option<T>>,
 {
+    wait_for_ok(what, limit, || {
+        let answer = probe();
+        async { answer.await.ok_or("") }
+    })
+    .await
+}
+
+/// As [`wait_for`], with a probe that says what it found instead; the panic has what it found last.
+pub async fn wait_for_ok<T, E, F, Fut>(what: &str, limit: Duration, mut probe: F) -> T
+where
+    E: Display,
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Result<T, E>>,
+{
+    let mut last = None;
     let looking = async {
         let begun = Instant::now();
         loop {
-            if let Some(found) = probe().await {
-                return found;
+            match probe().await {
+                Ok(found) => return found,
+                Err(instead) => last = Some(instead),
             }
             tokio::time::sleep((begun.elapsed() / 20).clamp(PAUSES[0], PAUSES[1])).await;
         }
     };
     match tokio::time::timeout(limit, looking).await {
         Ok(found) => found,
-        Err(_) => panic!("waited {limit:?} in vain for {what}"),
+        Err(_) => match last.map(|last| last.to_string()).filter(|last| !last.is_empty()) {
+            Some(last) => panic!("waited {limit:?} in vain for {what}, but found: {last}"),
+            None => panic!("waited {limit:?} in vain for {what}"),
+        },
     }
 }
 

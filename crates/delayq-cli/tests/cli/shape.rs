@@ -2,7 +2,7 @@
 
 use crate::flow::{Flow, Load, SERVICES, delayq};
 use delayq::{Client, Producer, ProducerOptions};
-use delayq_tests::deadline::{LONG, wait_until};
+use delayq_tests::deadline::{LONG, SHORT, wait_for_ok};
 use delayq_tests::deployment::settings;
 use delayq_tests::outages::{Window, now_ms};
 use delayq_tests::redis_cluster::RedisCluster;
@@ -34,8 +34,9 @@ async fn under_load(redis: &RedisServer) -> (Flow, Load) {
 
 /// Gives each process the new URL in turn, while the other processes use the former URL.
 async fn turn(flow: &mut Flow, load: &Load, before: &str, after: &str) {
-    wait_until("a doctor that finds nothing bad", LONG, async || {
-        delayq(&flow.configuration, &["--redis", after, "doctor"]).run(b"", LONG).await.code == Some(0)
+    wait_for_ok("a doctor that finds nothing bad", LONG, async || {
+        let doctor = delayq(&flow.configuration, &["--redis", after, "doctor"]).run(b"", SHORT).await;
+        if doctor.code == Some(0) { Ok(()) } else { Err(format!("{doctor:?}")) }
     })
     .await;
     let (former, next) = (producer(before), producer(after));

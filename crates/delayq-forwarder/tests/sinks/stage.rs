@@ -15,6 +15,7 @@ use delayq_tests::history::{Answer, Event, History, sha256_hex};
 use delayq_tests::invariants::{Permit, check};
 use delayq_tests::shared;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,12 +92,11 @@ impl Stage {
         }
     }
 
-    /// Puts messages due at once, the first of each group first, under ids such as `2-100`.
-    pub(crate) async fn put_groups(&self, name: &str, groups: usize, each: usize) {
-        // Messages of one millisecond are in the order of their ids.
-        let numbers = (100..100 + each).flat_map(|n| (0..groups).map(move |group| (group, n)));
+    /// Puts messages with these numbers into each group, due at once, the first of each group first, under ids such as `2-07`.
+    pub(crate) async fn put_groups(&self, name: &str, groups: usize, numbers: Range<usize>) {
+        let numbers = numbers.flat_map(|n| (0..groups).map(move |group| (group, n)));
         let message = |(group, n): (usize, usize)| {
-            let message = Message::new(topic(name), body(n, 100)).id(format!("{group}-{n}")).unwrap();
+            let message = Message::new(topic(name), body(n, 100)).id(format!("{group}-{n:02}")).unwrap();
             message.group(group.to_string()).unwrap()
         };
         for answer in self.producer.put_many(numbers.map(message).collect()).await {
