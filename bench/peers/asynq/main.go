@@ -1,4 +1,4 @@
-// The rows of compare.py for asynq: asynq REDIS_PORT ROW COUNT IDS (own or generated)
+// The rows of compare.py for asynq: asynq REDIS_PORT ROW COUNT IDS (own or generated) BYTES
 package main
 
 import (
@@ -30,16 +30,20 @@ type bench struct {
 	client *asynq.Client
 	redis  *redis.Client
 	count  int
+	bytes  int
 }
 
 func main() {
 	count, err := strconv.Atoi(os.Args[3])
+	check(err)
+	bytes, err := strconv.Atoi(os.Args[5])
 	check(err)
 	address := "127.0.0.1:" + os.Args[1]
 	b := &bench{
 		option: asynq.RedisClientOpt{Addr: address, PoolSize: 80},
 		redis:  redis.NewClient(&redis.Options{Addr: address}),
 		count:  count,
+		bytes:  bytes,
 	}
 	b.client = asynq.NewClient(b.option)
 	rows := map[string]func() map[string]float64{
@@ -52,7 +56,7 @@ func main() {
 }
 
 func (b *bench) task(n int, due time.Time) *asynq.Task {
-	text := strings.Repeat("x", 200-22-len(strconv.Itoa(n)))
+	text := strings.Repeat("x", b.bytes-22-len(strconv.Itoa(n)))
 	stamp := int64(0)
 	if os.Args[2] == "lateness" {
 		stamp = due.UnixMilli()
@@ -118,42 +122,60 @@ func (b *bench) lateness() map[string]float64 {
 		dues[n] = start.Add(time.Duration(rand.Intn(b.count)) * time.Millisecond)
 	}
 	b.fill(func(n int) time.Time { return dues[n] })
-	late := make(chan float64, b.count)
+	type taken struct {
+		at   time.Time
+		task *asynq.Task
+	}
+	came := make(chan taken, b.count)
 	server := b.serve(64, func(_ context.Context, task *asynq.Task) error {
-		now := time.Now()
-		var got order
-		check(json.Unmarshal(task.Payload(), &got))
-		late <- float64(now.Sub(time.UnixMilli(got.DueMs)).Microseconds()) / 1000
+		came <- taken{time.Now(), task}
 		return nil
 	})
-	all, early := make([]float64, b.count), 0.0
+	all, tasks, early := make([]float64, b.count), make([]*asynq.Task, b.count), 0.0
 	for n := range all {
-		if all[n] = <-late; all[n] < 0 {
+		one := <-came
+		tasks[n] = one.task
+		all[n] = float64(one.at.Sub(time.UnixMilli(orderOf(one.task).DueMs)).Microseconds()) / 1000
+		if all[n] < 0 {
 			early++
 		}
 	}
 	server.Shutdown()
 	slices.Sort(all)
 	at := func(part float64) float64 { return all[min(b.count-1, int(float64(b.count)*part))] }
-	return map[string]float64{"p50": at(0.5), "p99": at(0.99), "max": at(1), "early": early}
+	return map[string]float64{"p50": at(0.5), "p99": at(0.99), "max": at(1), "early": early, "distinct": distinct(tasks)}
 }
 
 func (b *bench) take() map[string]float64 {
 	now := time.Now()
 	b.fill(func(int) time.Time { return now })
-	var done atomic.Int64
-	all := make(chan struct{})
+	came := make(chan *asynq.Task, b.count)
 	start := time.Now()
-	server := b.serve(64, func(context.Context, *asynq.Task) error {
-		if done.Add(1) == int64(b.count) {
-			close(all)
-		}
+	server := b.serve(64, func(_ context.Context, task *asynq.Task) error {
+		came <- task
 		return nil
 	})
-	<-all
+	tasks := make([]*asynq.Task, b.count)
+	for n := range tasks {
+		tasks[n] = <-came
+	}
 	rate := float64(b.count) / time.Since(start).Seconds()
 	server.Shutdown()
-	return map[string]float64{"take": rate}
+	return map[string]float64{"take": rate, "distinct": distinct(tasks)}
+}
+
+func orderOf(task *asynq.Task) (got order) {
+	check(json.Unmarshal(task.Payload(), &got))
+	return got
+}
+
+// distinct counts the orders among the tasks.
+func distinct(tasks []*asynq.Task) float64 {
+	orders := make(map[int]bool, len(tasks))
+	for _, task := range tasks {
+		orders[orderOf(task).Order] = true
+	}
+	return float64(len(orders))
 }
 
 func (b *bench) serve(concurrency int, handle asynq.HandlerFunc) *asynq.Server {

@@ -1,14 +1,15 @@
 //! The rows of `bench/peers/compare.py` for delayq, through its public client alone: `peer REDIS_PORT ROW COUNT IDS
-//! [SHARDS]`, with the ids `own`, `grouped` or `generated`.
+//! BYTES [SHARDS]`, with the ids `own`, `grouped` or `generated`.
 
 use delayq::{
-    Admin, Client, Consumer, ConsumerOptions, Message, Producer, ProducerOptions, Settings, ShardCount,
+    Admin, Client, Consumer, ConsumerOptions, Delivery, Message, Producer, ProducerOptions, Settings, ShardCount,
     Topic, UnixMillis,
 };
 use delayq_service::{Metrics, Readiness, Shutdown};
 use delayq_timer::{Deps, Membership, SweepConfig, TimerConfig};
 use futures_util::future::try_join_all;
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,6 +26,7 @@ struct Bench {
     producer: Producer,
     topic: Topic,
     count: usize,
+    bytes: usize,
     ids: Ids,
 }
 
@@ -38,8 +40,8 @@ enum Ids {
 #[tokio::main]
 async fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().collect();
-    let [_, port, row, count, ids, more @ ..] = words.as_slice() else {
-        return Err("peer REDIS_PORT ROW COUNT IDS [SHARDS]".into());
+    let [_, port, row, count, ids, bytes, more @ ..] = words.as_slice() else {
+        return Err("peer REDIS_PORT ROW COUNT IDS BYTES [SHARDS]".into());
     };
     let mut settings = Settings::new(format!("redis://127.0.0.1:{port}"));
     if let Some(shards) = more.first() {
@@ -54,7 +56,8 @@ async fn main() -> Result<()> {
     let client = Client::new(settings);
     Admin::new(client.clone()).init().await?;
     let producer = Producer::start(client.clone(), ProducerOptions::default());
-    let bench = Bench { client, producer, topic: Topic::new("orders")?, count: count.parse()?, ids };
+    let (count, bytes) = (count.parse()?, bytes.parse()?);
+    let bench = Bench { client, producer, topic: Topic::new("orders")?, count, bytes, ids };
     let figures = match row.as_str() {
         "put_bulk" => bench.put_bulk().await?,
         "put_single" => bench.put_single().await?,
@@ -73,7 +76,7 @@ async fn main() -> Result<()> {
 impl Bench {
     fn message(&self, n: usize, due_ms: u64) -> Result<Message> {
         let head = format!("{{\"order\":{n},\"text\":\"");
-        let body = format!("{head}{}\"}}", "x".repeat(198 - head.len()));
+        let body = format!("{head}{}\"}}", "x".repeat(self.bytes - 2 - head.len()));
         let message = Message::new(self.topic.clone(), body).at(UnixMillis::new(due_ms));
         Ok(match self.ids {
             Ids::Own => message.id(format!("order-{n}"))?,
@@ -152,16 +155,18 @@ impl Bench {
             return Err("too slow to put them in 8 s".into());
         }
         let mut consumer = self.consumer(64);
-        let mut late = Vec::new();
+        let (mut late, mut orders) = (Vec::new(), HashSet::new());
         while late.len() < self.count {
             let delivery = consumer.next().await.ok_or("the consumer ended")?;
             late.push(now_ms() - delivery.envelope.due.get() as f64);
+            orders.insert(order_of(&delivery));
             tokio::spawn(async move { delivery.ack().await });
         }
         late.sort_by(f64::total_cmp);
         let at = |part: f64| late[((late.len() as f64 * part) as usize).min(late.len() - 1)];
         let early = late.iter().filter(|&&ms| ms < 0.0).count();
-        Ok(json!({ "p50": at(0.5), "p99": at(0.99), "max": at(1.0), "early": early }))
+        let distinct = orders.len();
+        Ok(json!({ "p50": at(0.5), "p99": at(0.99), "max": at(1.0), "early": early, "distinct": distinct }))
     }
 
     /// One message at a time in each of 64 workers.
@@ -169,15 +174,16 @@ impl Bench {
         self.fill(|_| 1).await?;
         let start = Instant::now();
         let mut consumer = self.consumer(64);
-        let mut acks = JoinSet::new();
+        let (mut acks, mut orders) = (JoinSet::new(), HashSet::new());
         for _ in 0..self.count {
             let delivery = consumer.next().await.ok_or("the consumer ended")?;
+            orders.insert(order_of(&delivery));
             acks.spawn(delivery.ack());
         }
         while let Some(acked) = acks.join_next().await {
             acked??;
         }
-        Ok(json!({ "take": rate(self.count, start) }))
+        Ok(json!({ "take": rate(self.count, start), "distinct": orders.len() }))
     }
 
     fn consumer(&self, concurrency: usize) -> Consumer {
@@ -214,6 +220,12 @@ impl Bench {
 )]
 fn now_ms() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970").as_secs_f64() * 1000.0
+}
+
+/// The number at the head of the payload.
+fn order_of(delivery: &Delivery) -> u64 {
+    let from_digit = delivery.payload().iter().skip_while(|byte| !byte.is_ascii_digit());
+    from_digit.take_while(|byte| byte.is_ascii_digit()).fold(0, |number, digit| number * 10 + u64::from(digit - b'0'))
 }
 
 fn rate(count: usize, start: Instant) -> f64 {

@@ -1,4 +1,4 @@
-// The rows of compare.py for lmstfy: lmstfy REDIS_PORT ROW COUNT IDS SERVER. It starts the server and speaks its HTTP API.
+// The rows of compare.py for lmstfy: lmstfy REDIS_PORT ROW COUNT IDS BYTES SERVER. It starts the server and speaks its HTTP API.
 // Its messages have no ids of the producer's own, and its delays are whole seconds.
 package main
 
@@ -33,6 +33,7 @@ type bench struct {
 	queue string
 	token string
 	count int
+	bytes int
 }
 
 type job struct {
@@ -49,8 +50,10 @@ type order struct {
 func main() {
 	count, err := strconv.Atoi(os.Args[3])
 	check(err)
-	b, stop := start(os.Args[1], os.Args[5])
-	b.count = count
+	bytes, err := strconv.Atoi(os.Args[5])
+	check(err)
+	b, stop := start(os.Args[1], os.Args[6])
+	b.count, b.bytes = count, bytes
 	rows := map[string]func() map[string]float64{
 		"put_bulk":   func() map[string]float64 { return map[string]float64{"put_bulk": b.put(b.fillInBulk)} },
 		"put_single": func() map[string]float64 { return map[string]float64{"put_single": b.put(b.fillOneByOne)} },
@@ -125,8 +128,8 @@ func (b *bench) call(method, path string, body []byte, wanted int) ([]byte, bool
 	return text, answer.StatusCode == wanted
 }
 
-func body(n int, dueMs int64) []byte {
-	text, err := json.Marshal(order{n, strings.Repeat("x", 200-22-len(strconv.Itoa(n))), dueMs})
+func (b *bench) body(n int, dueMs int64) []byte {
+	text, err := json.Marshal(order{n, strings.Repeat("x", b.bytes-22-len(strconv.Itoa(n))), dueMs})
 	check(err)
 	return text
 }
@@ -150,7 +153,7 @@ func delay(due time.Time) string {
 
 func (b *bench) fillOneByOne(due func(n int) time.Time) {
 	b.each(1, func(n int) {
-		b.call("PUT", "?"+delay(due(n)), body(n, due(n).UnixMilli()), http.StatusCreated)
+		b.call("PUT", "?"+delay(due(n)), b.body(n, due(n).UnixMilli()), http.StatusCreated)
 	})
 }
 
@@ -159,7 +162,7 @@ func (b *bench) fillInBulk(due func(n int) time.Time) {
 	b.each(bulk, func(first int) {
 		var jobs []json.RawMessage
 		for n := first; n < min(first+bulk, b.count); n++ {
-			jobs = append(jobs, body(n, 0))
+			jobs = append(jobs, b.body(n, 0))
 		}
 		text, err := json.Marshal(jobs)
 		check(err)
@@ -206,29 +209,51 @@ func (b *bench) lateness() map[string]float64 {
 		dues[n] = start.Add(time.Duration(rand.Intn(b.count)) * time.Millisecond)
 	}
 	b.fillOneByOne(func(n int) time.Time { return dues[n] })
-	late := make(chan float64, b.count)
-	b.work(func(data []byte) {
-		now := time.Now()
-		var got order
-		check(json.Unmarshal(data, &got))
-		late <- float64(now.Sub(time.UnixMilli(got.DueMs)).Microseconds()) / 1000
-	})
-	all, early := make([]float64, b.count), 0.0
+	type taken struct {
+		at   time.Time
+		data []byte
+	}
+	came := make(chan taken, 2*b.count)
+	b.work(func(data []byte) { came <- taken{time.Now(), data} })
+	all, orders, early := make([]float64, b.count), make([][]byte, b.count), 0.0
 	for n := range all {
-		if all[n] = <-late; all[n] < 0 {
+		one := <-came
+		orders[n] = one.data
+		all[n] = float64(one.at.Sub(time.UnixMilli(orderOf(one.data).DueMs)).Microseconds()) / 1000
+		if all[n] < 0 {
 			early++
 		}
 	}
 	slices.Sort(all)
 	at := func(part float64) float64 { return all[min(b.count-1, int(float64(b.count)*part))] }
-	return map[string]float64{"p50": at(0.5), "p99": at(0.99), "max": at(1), "early": early}
+	return map[string]float64{"p50": at(0.5), "p99": at(0.99), "max": at(1), "early": early, "distinct": distinct(orders)}
 }
 
 func (b *bench) take() map[string]float64 {
 	b.fillInBulk(func(int) time.Time { return time.Now() })
+	came := make(chan []byte, 2*b.count)
 	start := time.Now()
-	b.work(func([]byte) {})
-	return map[string]float64{"take": float64(b.count) / time.Since(start).Seconds()}
+	b.work(func(data []byte) { came <- data })
+	rate := float64(b.count) / time.Since(start).Seconds()
+	orders := make([][]byte, b.count)
+	for n := range orders {
+		orders[n] = <-came
+	}
+	return map[string]float64{"take": rate, "distinct": distinct(orders)}
+}
+
+func orderOf(data []byte) (got order) {
+	check(json.Unmarshal(data, &got))
+	return got
+}
+
+// distinct counts the orders.
+func distinct(all [][]byte) float64 {
+	orders := make(map[int]bool, len(all))
+	for _, data := range all {
+		orders[orderOf(data).Order] = true
+	}
+	return float64(len(orders))
 }
 
 // work takes and acks all messages by 64 workers.

@@ -2,6 +2,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
+import java.util.Queue;
 import java.util.Random;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
@@ -15,7 +16,7 @@ import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 import org.redisson.config.Config;
 
-/** The rows of compare.py for Redisson's RDelayedQueue: Bench REDIS_PORT ROW COUNT IDS. Its messages have no ids. */
+/** The rows of compare.py for Redisson's RDelayedQueue: Bench REDIS_PORT ROW COUNT IDS BYTES. Its messages have no ids. */
 @SuppressWarnings("deprecation")
 public final class Bench {
     private static final long HOUR_MS = 3_600_000;
@@ -24,8 +25,9 @@ public final class Bench {
     private final RBlockingQueue<String> ready;
     private final RDelayedQueue<String> delayed;
     private final int count;
+    private final int bytes;
 
-    private Bench(String port, int count) {
+    private Bench(String port, int count, int bytes) {
         Config config = new Config();
         config.setCodec(StringCodec.INSTANCE);
         config.useSingleServer().setAddress("redis://127.0.0.1:" + port)
@@ -34,10 +36,11 @@ public final class Bench {
         this.ready = client.getBlockingQueue("orders");
         this.delayed = client.getDelayedQueue(ready);
         this.count = count;
+        this.bytes = bytes;
     }
 
     public static void main(String[] arguments) throws Exception {
-        Bench bench = new Bench(arguments[0], Integer.parseInt(arguments[2]));
+        Bench bench = new Bench(arguments[0], Integer.parseInt(arguments[2]), Integer.parseInt(arguments[4]));
         String figures = switch (arguments[1]) {
             case "put_bulk" -> bench.putBulk();
             case "put_single" -> bench.putSingle();
@@ -51,9 +54,9 @@ public final class Bench {
         System.exit(0);
     }
 
-    private static String order(int n, long due) {
+    private String order(int n, long due) {
         String head = "{\"order\":" + n + ",\"due\":" + due + ",\"text\":\"";
-        return head + "x".repeat(198 - head.length()) + "\"}";
+        return head + "x".repeat(bytes - 2 - head.length()) + "\"}";
     }
 
     private static String figure(String name, double value) {
@@ -113,20 +116,21 @@ public final class Bench {
         fill(n -> dues[n] - System.currentTimeMillis());
         if (System.currentTimeMillis() > start) throw new IllegalStateException("too slow to put them in 8 s");
         ConcurrentLinkedQueue<Double> late = new ConcurrentLinkedQueue<>();
+        Queue<String> orders = new ConcurrentLinkedQueue<>();
         AtomicInteger left = new AtomicInteger(count);
         threads(() -> {
             while (left.get() > 0) {
                 String order = ready.poll(1, TimeUnit.SECONDS);
                 if (order == null) continue;
-                int n = Integer.parseInt(order.substring(9, order.indexOf(',')));
-                late.add((double) (System.currentTimeMillis() - dues[n]));
+                late.add((double) (System.currentTimeMillis() - dues[numberOf(order)]));
+                orders.add(order);
                 left.decrementAndGet();
             }
         });
         double[] all = late.stream().mapToDouble(Double::doubleValue).sorted().toArray();
         long early = Arrays.stream(all).filter(ms -> ms < 0).count();
-        return String.format(Locale.ROOT, "{\"p50\":%f,\"p99\":%f,\"max\":%f,\"early\":%d}",
-            all[count / 2], all[(int) (count * 0.99)], all[count - 1], early);
+        return String.format(Locale.ROOT, "{\"p50\":%f,\"p99\":%f,\"max\":%f,\"early\":%d,\"distinct\":%d}",
+            all[count / 2], all[(int) (count * 0.99)], all[count - 1], early, distinct(orders));
     }
 
     /** It has no ack: what is polled is gone. */
@@ -134,11 +138,21 @@ public final class Bench {
         for (int n = 0; n < count; n++) ready.addAsync(order(n, 0));
         while (ready.size() < count) Thread.sleep(2);
         AtomicInteger left = new AtomicInteger(count);
+        Queue<String> orders = new ConcurrentLinkedQueue<>();
         long start = System.nanoTime();
         threads(() -> {
-            while (left.getAndDecrement() > 0) ready.poll();
+            while (left.getAndDecrement() > 0) orders.add(ready.poll());
         });
-        return figure("take", count * 1e9 / (System.nanoTime() - start));
+        double rate = count * 1e9 / (System.nanoTime() - start);
+        return String.format(Locale.ROOT, "{\"take\":%f,\"distinct\":%d}", rate, distinct(orders));
+    }
+
+    private static int numberOf(String order) {
+        return Integer.parseInt(order.substring(9, order.indexOf(',')));
+    }
+
+    private static long distinct(Queue<String> orders) {
+        return orders.stream().mapToInt(Bench::numberOf).distinct().count();
     }
 
     private interface Work {
