@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints how many timeouts a second each library puts and works on, and how late a waiting worker gets 1,000 a second:
-# measure.sh [COUNT]. Every figure is of a fresh redis-server on port 16379 (append-only file, fsync each second). Needs delayq on the PATH, and the packages that
+# Prints how many timeouts a second each library puts and works on: measure.sh [COUNT]. Every figure is of a fresh
+# redis-server on port 16379 (append-only file, fsync each second). Needs delayq on the PATH, and the packages that
 # README.md installs.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -23,6 +23,3 @@ fresh() {
 for library in delayq bullmq; do fresh; node node/measure.js "$library" "$count" | sed 's/^/Node    /'; done
 for library in delayq asynq; do fresh; "$work/measure" "$library" "$count" | sed 's/^/Go      /'; done
 for library in delayq celery; do fresh; python3 python/measure.py "$library" "$count" 2> /dev/null | grep '/s$' | sed 's/^/Python  /'; done
-for library in delayq bullmq; do fresh; node node/measure.js "$library" late | sed 's/^/Node    /'; done
-for library in delayq asynq; do fresh; "$work/measure" "$library" late | sed 's/^/Go      /'; done
-fresh; python3 python/measure.py delayq late | sed 's/^/Python  /'

@@ -1,6 +1,5 @@
 """Thousands a second: `measure.py delayq 20000`, `measure.py celery 20000`. 64 threads put timeouts an hour ahead, one each
-call; then a worker with 64 threads works on as many that are due. `measure.py delayq late`: how long after their due times a
-waiting worker gets 5,000 timeouts, due a millisecond apart."""
+call; then a worker with 64 threads works on as many that are due."""
 
 import itertools
 import os
@@ -13,7 +12,7 @@ from datetime import timedelta
 
 import redis
 from celery import Celery
-from delayq import Client, Delivery, Message, Worker
+from delayq import Client, Message, Worker
 
 url = os.environ["REDIS_URL"]
 app = Celery("measure", broker=url)
@@ -63,25 +62,6 @@ def work_celery(_client: Client, count: int) -> float:
     return seconds
 
 
-def measure_lateness(client: Client, count: int = 5000) -> None:
-    first, waits, done = time.time() + 5, [], threading.Event()
-
-    def handle(delivery: Delivery) -> None:
-        waits.append(1000 * (time.time() - delivery.due.timestamp()))
-        if len(waits) == count:
-            done.set()
-
-    with ThreadPoolExecutor(64) as callers:
-        list(callers.map(lambda n: put_delayq(client, f"order-true-{n}", first + n / 1000 - time.time()), range(count)))
-    worker = Worker(client, {"timeouts": handle}, concurrency=64, pump=True)
-    worker.start()
-    done.wait()
-    worker.stop()
-    waits.sort()
-    p50, p99 = waits[count // 2], waits[count * 99 // 100]
-    print(f"delayq: due -> handler, p50 {p50:.2f} ms, p99 {p99:.2f} ms, earliest {waits[0]:.2f} ms", flush=True)
-
-
 def main(library: str, count: int, client: Client) -> None:
     put, work = (put_delayq, work_delayq) if library == "delayq" else (put_celery, work_celery)
 
@@ -100,7 +80,4 @@ def main(library: str, count: int, client: Client) -> None:
 
 if __name__ == "__main__":
     with Client(redis.Redis.from_url(url)) as measured:
-        if sys.argv[2] == "late":
-            measure_lateness(measured)
-        else:
-            main(sys.argv[1], int(sys.argv[2]), measured)
+        main(sys.argv[1], int(sys.argv[2]), measured)
