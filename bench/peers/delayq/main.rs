@@ -2,8 +2,8 @@
 //! BYTES [SHARDS]`, with the ids `own`, `grouped` or `generated`.
 
 use delayq::{
-    Admin, Client, Consumer, ConsumerOptions, Delivery, Message, Producer, ProducerOptions, Settings, ShardCount,
-    Topic, UnixMillis,
+    Admin, Client, Consumer, ConsumerOptions, Delivery, Message, Producer, ProducerOptions, Settings,
+    ShardCount, Topic, UnixMillis,
 };
 use delayq_service::{Metrics, Readiness, Shutdown};
 use delayq_timer::{Deps, Membership, SweepConfig, TimerConfig};
@@ -225,7 +225,9 @@ fn now_ms() -> f64 {
 /// The number at the head of the payload.
 fn order_of(delivery: &Delivery) -> u64 {
     let from_digit = delivery.payload().iter().skip_while(|byte| !byte.is_ascii_digit());
-    from_digit.take_while(|byte| byte.is_ascii_digit()).fold(0, |number, digit| number * 10 + u64::from(digit - b'0'))
+    from_digit
+        .take_while(|byte| byte.is_ascii_digit())
+        .fold(0, |number, digit| number * 10 + u64::from(digit - b'0'))
 }
 
 fn rate(count: usize, start: Instant) -> f64 {
