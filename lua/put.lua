@@ -13,6 +13,8 @@
 --                      a repeat of a carried-out write gets the first answer); with replace, for a pending message:
 --                      later or sooner (due at the later or the sooner of both times), within=<ms> (due that long
 --                      after its first put at the latest), content (its due time stays), keep (its content stays),
+--                      throttle=<ms> (its due time stays; the put is due no sooner than that long after the due time of
+--                      the last delivery), swallow=<ms> (nothing is changed, as within that time of a delivery);
 --                      expected=<ms> and hash=<16 hex digits> (nothing is changed unless it is due at that time,
 --                      and has the content of that hash); gen=<gen> or gen=any (nothing is changed unless a message
 --                      of that gen, or of any, is there, in whatever state); alone: ack=<receipt in hex> (the put also
@@ -78,7 +80,7 @@ local key_of = base .. 'm:' .. no .. ':'
 max_default, expire_after = policies(no, 'max_attempts', 'expire_after_ms')
 accepted = 0
 
---# include put/options, put/again, put/merge, put/join, put/check
+--# include put/options, put/again, put/throttle, put/merge, put/join, put/check
 
 -- Functions for the option `ack`, created on demand: each costs as much as a command.
 local followed, ack

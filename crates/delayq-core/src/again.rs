@@ -1,7 +1,7 @@
 //! How a put meets a pending message with its id.
 //!
-//! In words as in the script's options: `later`, `sooner`, `content` or `within=<ms>`; `keep`; `expected=<ms>`;
-//! `hash=<16 hex digits>`; and `gen=<gen>` or `gen=any`.
+//! In words as in the script's options: `later`, `sooner`, `content`, `within=<ms>`, `throttle=<ms>` or `swallow=<ms>`;
+//! `keep`; `expected=<ms>`; `hash=<16 hex digits>`; and `gen=<gen>` or `gen=any`.
 
 use crate::envelope::ContentHash;
 use crate::time::UnixMillis;
@@ -47,6 +47,11 @@ pub enum DueRule {
     Content,
     /// That of the put again, but at most this long after the first put, in whole milliseconds.
     Within(Duration),
+    /// The due time of the pending message. Without one: at least this long after the last delivery, in whole milliseconds.
+    Throttle(Duration),
+    /// The due time of the pending message, which stays unchanged, as a message does that was delivered within this time, in
+    /// whole milliseconds.
+    Swallow(Duration),
 }
 
 /// A demand of a put again on the pending message, for [`crate::message::Message::expecting`].
@@ -63,8 +68,8 @@ pub enum Expectation {
 /// The longest wait of a debounce, or the words of an [`Again`], are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is not a mode: expected later, sooner, content or within=MS (1 or more), and optionally keep, \
-     expected=MS, hash=HASH (16 hex digits) and gen=GEN"
+    "{0:?} is not a mode: expected later, sooner, content, within=MS, throttle=MS or swallow=MS (1 or more), and \
+     optionally keep, expected=MS, hash=HASH (16 hex digits) and gen=GEN"
 )]
 pub struct OddAgain(String);
 
@@ -81,12 +86,14 @@ impl Again {
         self.expected.is_some() || self.content.is_some() || self.generation.is_some()
     }
 
-    /// True if the script accepts the longest wait and the expected due time.
+    /// True if the script accepts the longest wait, the window and the expected due time.
     pub fn is_valid(self) -> bool {
         let expected = self.expected.is_none_or(|due| due.get() > 0 && due <= UnixMillis::MAX);
         expected
             && match self.due {
-                DueRule::Within(longest) => (1..1 << 53).contains(&longest.as_millis()),
+                DueRule::Within(span) | DueRule::Throttle(span) | DueRule::Swallow(span) => {
+                    (1..1 << 53).contains(&span.as_millis())
+                }
                 _ => true,
             }
     }
@@ -100,6 +107,8 @@ impl fmt::Display for Again {
             DueRule::Sooner => Some("sooner".to_owned()),
             DueRule::Content => Some("content".to_owned()),
             DueRule::Within(longest) => Some(format!("within={}", longest.as_millis())),
+            DueRule::Throttle(window) => Some(format!("throttle={}", window.as_millis())),
+            DueRule::Swallow(window) => Some(format!("swallow={}", window.as_millis())),
         };
         let keep = self.keep.then(|| "keep".to_owned());
         let expected = self.expected.map(|due| format!("expected={due}"));
@@ -130,12 +139,14 @@ impl FromStr for Again {
                         "sooner" => DueRule::Sooner,
                         "content" => DueRule::Content,
                         "within" => DueRule::Within(Duration::from_millis(ms()?)),
+                        "throttle" => DueRule::Throttle(Duration::from_millis(ms()?)),
+                        "swallow" => DueRule::Swallow(Duration::from_millis(ms()?)),
                         _ => return Err(odd()),
                     };
                     std::mem::replace(&mut again.due, rule) == DueRule::New
                 }
             };
-            let has_value = matches!(name, "within" | "expected" | "hash" | "gen");
+            let has_value = matches!(name, "within" | "throttle" | "swallow" | "expected" | "hash" | "gen");
             if !is_new || has_value != word.contains('=') {
                 return Err(odd());
             }
@@ -198,6 +209,8 @@ mod tests {
             (DueRule::Content, false, "content"),
             (minute, false, "within=60000"),
             (minute, true, "within=60000 keep"),
+            (DueRule::Throttle(Duration::from_secs(60)), true, "throttle=60000 keep"),
+            (DueRule::Swallow(Duration::from_millis(1)), false, "swallow=1"),
         ] {
             let again = Again { due, keep, ..Again::default() };
             assert_eq!((again.to_string().as_str(), text.parse()), (text, Ok(again)));
@@ -225,6 +238,9 @@ mod tests {
             "within=+1x",
             "content later",
             "content=1",
+            "throttle=0",
+            "swallow",
+            "throttle=1 swallow=1",
             "keep=",
             "expected",
             "expected=0",

@@ -56,7 +56,7 @@ parts! {
     "pump/alarms", "pump/bucket_due", "pump/dispatch", "pump/ends", "pump/expiry", "pump/hindered", "pump/history",
     "pump/index", "pump/leases", "pump/markers", "pump/marks", "pump/move", "pump/shares",
     "put/again", "put/check", "put/each", "put/follow", "put/indexes", "put/join", "put/merge", "put/options", "put/plain", "put/prepare",
-    "put/tell",
+    "put/tell", "put/throttle",
     "reserve/allowance", "reserve/entry", "reserve/groups", "reserve/hand_out", "reserve/lease", "reserve/leased_head", "reserve/rates", "reserve/read",
     "reserve/take", "reserve/topic", "reserve/turns",
 }

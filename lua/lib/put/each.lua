@@ -1,11 +1,10 @@
 -- put/each: puts one message.
 --
 -- NEEDS    accepted, ack, again, base, bucket_add, bucket_of, byte, call, check_fields, displace, due, due_of, earlier,
---          expected_due, expected_gen, expected_hash, expire_after, fields, followed, gen, group_and_expiry, held,
---          is_new, is_stale, join_indexes, key_of, largest, lifetime_of, max_default, merge, merges, misnamed, no,
---          note, now, pending_at, push_ready, ready_stamp, receipt, record, sub, taken, topic, topic_open, tried,
---          turn_behind, unblock, unexpected, BLOCKS, DEAD, DOOMED, EXPIRES, FORMAT, HASH, HEAD, INDEXED, LAST_MS,
---          LIFETIME, PENDING, RELATIVE
+--          expire_after, fields, followed, gen, group_and_expiry, held, is_new, is_stale, join_indexes, key_of,
+--          largest, lifetime_of, max_default, meet, merges, misnamed, no, note, now, pending_at, push_ready,
+--          ready_stamp, receipt, record, sub, taken, topic, topic_open, tried, turn_behind, unblock, BLOCKS, DEAD,
+--          DOOMED, EXPIRES, FORMAT, HASH, HEAD, INDEXED, LAST_MS, LIFETIME, PENDING, RELATIVE
 -- CHANGES  accepted, due, is_new, largest
 -- GIVES    put
 
@@ -26,9 +25,7 @@ local function put(id, text, env)
   local pending, answer, old
   if merges then
     pending = found and pending_at(id)
-    answer = (expected_due or expected_hash or expected_gen) and unexpected(id, pending, env, flags)
-    if answer then return answer end
-    answer, max, env, flags = merge(pending, env, flags, max)
+    answer, max, env, flags = meet(id, pending, env, flags, max)
     if answer then return answer end
   end
 

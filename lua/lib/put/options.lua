@@ -1,22 +1,24 @@
 -- put/options: reads the options of a message.
 --
 -- NEEDS    due_of, find, readable, sub
--- GIVES    earlier, expected_due, expected_gen, expected_hash, keep, longest_wait, merges, options_text, read_options,
---          receipt, record, replace, rule, tried
+-- GIVES    earlier, expected_due, expected_gen, expected_hash, keep, merges, options_text, read_options, receipt,
+--          record, replace, rule, span, tried
 
 -- The last options: messages of a call often share these.
 local options_text, replace, earlier, tried, record = '', false, false, nil, nil
 -- The receipt that the put acks.
 local receipt = nil
--- For a pending message under the id: the rule for the due time, the longest wait of the rule `within`, and whether the
--- content stays. The put is only for a message of the expected due time, content and gen.
-local merges, rule, longest_wait, keep, expected_due, expected_hash, expected_gen = false, nil, nil, false, nil, nil, nil
+-- For a pending message under the id: the rule for the due time, the longest wait of the rule `within` or the window of
+-- `throttle` and `swallow`, and whether the content stays. The put is only for a message of the expected due time, content and
+-- gen.
+local SPANS = { within = true, throttle = true, swallow = true }
+local merges, rule, span, keep, expected_due, expected_hash, expected_gen = false, nil, nil, false, nil, nil, nil
 local function of_hex(text)
   return (string.gsub(text, '%x%x', function(hex) return string.char(tonumber(hex, 16)) end))
 end
 
 local function read_options(options)
-  options_text, replace, earlier, tried, record, rule, longest_wait, keep = nil, false, false, nil, nil, nil, nil, false
+  options_text, replace, earlier, tried, record, rule, span, keep = nil, false, false, nil, nil, nil, nil, false
   expected_due, expected_hash, expected_gen, receipt = nil, nil, nil, nil
   for word in string.gmatch(options, '%S+') do
     local name, value = string.match(word, '^(%a+)=?(%w*)$')
@@ -28,9 +30,9 @@ local function read_options(options)
       keep = true
     elseif (word == 'later' or word == 'sooner' or word == 'content') and not rule then
       rule = word
-    elseif name == 'within' and not rule and find(value, '^%d+$') then
-      rule, longest_wait = name, due_of(value)
-      if not longest_wait then error({ err = 'option ' .. readable(word) }) end
+    elseif SPANS[name] and not rule and find(value, '^%d+$') then
+      rule, span = name, due_of(value)
+      if not span then error({ err = 'option ' .. readable(word) }) end
     elseif name == 'expected' and not expected_due and find(value, '^%d+$') then
       expected_due = due_of(value)
       if not expected_due then error({ err = 'option ' .. readable(word) }) end

@@ -55,6 +55,7 @@ mod slots;
 mod snapshot;
 mod stuck;
 mod tables;
+mod throttle;
 mod torn_log;
 mod way_out;
 mod workers;

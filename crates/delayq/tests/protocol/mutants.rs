@@ -38,7 +38,7 @@ fn known(written: &str, what: &str) -> Option<u64> {
 }
 
 /// Name of the fault, file, text, replacement.
-const MUTANTS: [(&str, &str, &str, &str); 119] = [
+const MUTANTS: [(&str, &str, &str, &str); 128] = [
     ("a finish is missing from the history", "lib/finish", "  note(m.no, m.id, outcome)\n", ""),
     ("a ready message is missing from the history", "lib/pump/move", "if any_history then", "if false then"),
     (
@@ -191,12 +191,7 @@ const MUTANTS: [(&str, &str, &str, &str); 119] = [
     ("put takes the same id twice", "lib/put/each", "if answer then return answer end", ""),
     ("put takes the same id twice in a call", "lib/put/plain", "if met and met[key] or", "if"),
     ("put takes a plain id twice", "lib/put/plain", "not free and call('EXISTS', key) == 1", "false"),
-    (
-        "a debounce waits longer than it may",
-        "lib/put/merge",
-        "math.min(due, first + longest_wait) or due",
-        "due or due",
-    ),
+    ("a debounce waits longer than it may", "lib/put/merge", "math.min(due, first + span)", "due"),
     ("a debounce counts from now", "lib/put/merge", "local first = had or rule", "local first = rule"),
     ("a debounce does not note the first put", "lib/put/merge", "rule == 'within' and now or nil", "nil"),
     ("an ack that puts keeps the lease", "lib/put/follow", "  end_lease(m, receipt)\n", ""),
@@ -227,7 +222,31 @@ const MUTANTS: [(&str, &str, &str, &str); 119] = [
     ),
     ("a put that moves only later moves sooner", "lib/put/merge", "math.max(due, old.due)", "due"),
     ("a put that moves only sooner moves later", "lib/put/merge", "math.min(due, old.due)", "due"),
-    ("an edit moves the message", "lib/put/merge", "if rule == 'content' then return old.due end", ""),
+    (
+        "an edit moves the message",
+        "lib/put/merge",
+        "rule and old.due or due",
+        "rule ~= 'content' and rule and old.due or due",
+    ),
+    (
+        "a throttle moves the message",
+        "lib/put/merge",
+        "return rule and old.due or due",
+        "return rule == 'content' and old.due or due",
+    ),
+    ("a throttle forgets the last delivery", "lib/put/throttle", "if is_last then", "if false then"),
+    ("a throttle forgets a dead letter", "lib/put/throttle", "(m.state == DEAD or", "(false or"),
+    (
+        "a throttle trusts a clock that ran ahead",
+        "lib/put/throttle",
+        "math.min(m.due, now) + span) end",
+        "m.due + span) end",
+    ),
+    ("a throttle takes any window", "lib/put/throttle", "span > kept", "false"),
+    ("a throttle takes a generated id", "lib/put/throttle", "if generated(id) then", "if false then"),
+    ("a put is never swallowed", "lib/put/throttle", "return is_recent and", "return false and"),
+    ("a put is swallowed for ever", "lib/put/throttle", " and math.min(m.due, now) + span > now", ""),
+    ("a put is swallowed a millisecond longer", "lib/put/throttle", "+ span > now", "+ span >= now"),
     ("an edit asks for no due time", "lib/put/merge", "not expected_due or ", "true or "),
     ("an edit asks for no content", "lib/put/merge", "(not expected_hash or hash == expected_hash)", "true"),
     ("a put again keeps no content", "lib/put/merge", "env, flags = stored_content(old)", "do end"),

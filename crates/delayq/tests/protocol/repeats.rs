@@ -145,7 +145,9 @@ async fn a_put_with_an_option_that_is_invalid_is_refused_and_its_neighbours_are_
     let items = vec![Item::new(b"a", NOW), Item::new(b"b", NOW)];
     let put = Action::Put { topic: "t".into(), items };
     let mut args = put.args();
-    for option in ["tried=soon", "again=1", "replaced", "within=0", "within=later", "within"] {
+    for option in
+        ["tried=soon", "again=1", "replaced", "within=0", "within=later", "within", "throttle=0", "swallow"]
+    {
         args[3] = format!("replace {option}").into_bytes();
         let words = shard.call(Verb::Put, &args).await.unwrap();
         assert_eq!(lossy(&words[1]), format!("refused option {option}"));
@@ -154,6 +156,8 @@ async fn a_put_with_an_option_that_is_invalid_is_refused_and_its_neighbours_are_
     for (options, named) in [
         ("replace later sooner", "sooner"),
         ("replace within=9 within=9", "within=9"),
+        ("replace throttle=9 swallow=9", "swallow=9"),
+        ("throttle=9", "throttle=9 without replace"),
         ("keep", "keep without replace"),
         ("later keep", "later keep without replace"),
     ] {

@@ -358,6 +358,7 @@ fn cases() -> Vec<Case> {
     };
     let debounce = Again { due: DueRule::Within(Duration::from_millis(900)), keep: true, ..Again::default() };
     let edit = Again { due: DueRule::Content, ..Again::default() };
+    let throttle = Again { due: DueRule::Throttle(Duration::from_millis(900)), ..Again::default() };
     let merging = |id: &'static str, again: Again| {
         move |_: &Lab| {
             let items = two(id, NOW + 800).map(|item| Item { replace: true, again, content: 1, ..item });
@@ -434,6 +435,10 @@ fn cases() -> Vec<Case> {
     );
     cases.extend(
         [("soon", "edit delayed"), ("ready", "edit ready")].map(|(id, name)| case(name, merging(id, edit))),
+    );
+    cases.extend(
+        [("soon", "throttle delayed"), ("dead", "throttle dead"), ("over", "throttle over a marker")]
+            .map(|(id, name)| case(name, merging(id, throttle))),
     );
     cases.extend(
         [("soon", "cancel delayed"), ("ready", "cancel ready"), ("leased", "cancel leased")]

@@ -1,10 +1,10 @@
 -- put/merge: merges a put again with the pending message under its id, by the options `later`, `sooner`, `content`,
--- `within` and `keep`, and judges the options `expected`, `hash` and `gen`.
+-- `within`, `throttle` and `keep`, and judges the options `expected`, `hash` and `gen`.
 --
--- NEEDS    due, expected_due, expected_gen, expected_hash, fields, is_same, keep, longest_wait, no, now, read, rule,
---          state_of, sub, was_put, whole_of, BLOCKS, DEAD, EXPIRES, FIRST, HASH, LEASED, PENDING, RELATIVE, STATE
+-- NEEDS    due, expected_due, expected_gen, expected_hash, fields, is_same, keep, no, now, read, rule, span, state_of,
+--          sub, throttled, was_put, whole_of, BLOCKS, DEAD, EXPIRES, FIRST, HASH, LEASED, PENDING, RELATIVE, STATE
 -- CHANGES  due
--- GIVES    again, merge, pending_at, unexpected
+-- GIVES    again, meet, pending_at
 
 -- The pending message under an id; nil if there is none, or if its optional fields are unreadable.
 local function pending_at(id)
@@ -17,8 +17,8 @@ local function again(word, old) return string.format('again %s %.0f %.0f', word,
 local function merged_due(old, first)
   if rule == 'later' then return math.max(due, old.due) end
   if rule == 'sooner' then return math.min(due, old.due) end
-  if rule == 'content' then return old.due end
-  return rule and math.min(due, first + longest_wait) or due
+  if rule == 'within' then return math.min(due, first + span) end
+  return rule and old.due or due
 end
 
 -- True if the message has the expected due time and gen; `any` is every gen.
@@ -75,4 +75,12 @@ local function merge(old, env, flags, max)
   if due == old.due and first == had then return again(state_of(old), old) end
   env, flags = stored_content(old)
   return nil, old.max, with_first(env, flags, first)
+end
+
+-- Meets what is under the id: the answer; or nil, and what is to be stored, as `merge` returns it.
+local function meet(id, pending, env, flags, max)
+  local answer = (expected_due or expected_hash or expected_gen) and unexpected(id, pending, env, flags)
+  if not answer and (rule == 'throttle' or rule == 'swallow') then answer = throttled(id, flags, env) end
+  if answer then return answer end
+  return merge(pending, env, flags, max)
 end

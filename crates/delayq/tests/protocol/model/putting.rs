@@ -34,6 +34,11 @@ impl Model {
         {
             return answer;
         }
+        if item.replace
+            && let Some(answer) = self.throttled(&name, item, &stored, &mut due)
+        {
+            return answer;
+        }
         if let Some(old) = &pending {
             due = merged_due(item.again.due, due, old, stored.first);
             if item.again.keep && due == old.due() && stored.first == old.stored.first {
@@ -140,6 +145,37 @@ impl Model {
         })
     }
 
+    /// The answer to a put that is swallowed, or may not be throttled; otherwise `due` is outside the window.
+    fn throttled(&self, name: &Name, item: &Item, stored: &Envelope, due: &mut u64) -> Option<String> {
+        let (word, window) = match item.again.due {
+            DueRule::Throttle(window) => ("throttle", window.as_millis() as u64),
+            DueRule::Swallow(window) => ("swallow", window.as_millis() as u64),
+            _ => return None,
+        };
+        if is_generated(&name.1) {
+            return Some(format!("refused {word} with a generated id"));
+        }
+        let kept = self.policy(name.0, "remember_own_ms");
+        if window > kept {
+            return Some(format!(
+                "refused {word} of {window} ms: the topic remembers own ids for {kept} ms (remember_own_ms)"
+            ));
+        }
+        let old = self.messages.get(name)?;
+        let is_delivered = old.word() == "delivered";
+        let end = old.due().min(self.now()) + window;
+        let is_open = old.is_pending() || old.is_leased();
+        if word == "swallow" {
+            let time = if is_open { old.stored.due } else { old.stored.at };
+            let is_recent = is_open || is_delivered && end > self.now();
+            return is_recent.then(|| format!("exists {} {time}", old.word()));
+        }
+        if (is_delivered || old.place == Place::Dead) && !was_put_by(item, stored, old) {
+            *due = end.max(*due);
+        }
+        None
+    }
+
     /// When a message was first put, as far as a debounce asks for it.
     fn first_put(&self, again: Again, pending: Option<&Msg>) -> Option<UnixMillis> {
         let debounces = matches!(again.due, DueRule::Within(_));
@@ -208,7 +244,7 @@ fn merged_due(rule: DueRule, due: u64, old: &Msg, first: Option<UnixMillis>) -> 
         DueRule::New => due,
         DueRule::Later => due.max(old.due()),
         DueRule::Sooner => due.min(old.due()),
-        DueRule::Content => old.due(),
+        DueRule::Content | DueRule::Throttle(_) | DueRule::Swallow(_) => old.due(),
         DueRule::Within(longest) => due.min(first.unwrap().get() + longest.as_millis() as u64),
     }
 }

@@ -227,7 +227,7 @@ impl Run {
             items.iter_mut().for_each(|item| item.due = (due + self.rng.u64(..3)).to_string());
         }
         let topic = self.topic();
-        let same = items.iter_mut().filter_map(|item| self.follow(item)).last();
+        let same = items.iter_mut().filter_map(|item| self.follow(item).or_else(|| self.chase(item))).last();
         let topic = same.map_or(topic, |no| self.model.topics[no as usize - 1].clone());
         Action::Put { topic, items }
     }
@@ -247,6 +247,33 @@ impl Run {
             self.model.messages.iter().find(named).filter(|(_, msg)| item.again.keep && !msg.is_over())?;
         item.id = name.1.clone();
         item.group = msg.stored.group.as_ref().map(|group| group.as_str().to_owned());
+        Some(name.0)
+    }
+
+    /// Lets a throttled put meet a message that is no longer pending, if any is. Returns the number of its topic.
+    fn chase(&self, item: &mut Item) -> Option<u32> {
+        let (DueRule::Throttle(window) | DueRule::Swallow(window)) = &mut item.again.due else { return None };
+        let is_known = |no: u32| !self.model.topics[no as usize - 1].is_empty();
+        let is_met =
+            |(name, msg): &(&Name, &Msg)| is_known(name.0) && !is_generated(&name.1) && !msg.is_pending();
+        let met: Vec<_> = self.model.messages.iter().filter(is_met).collect();
+        let (name, msg) = met.get(window.as_millis() as usize % met.len().max(1)).filter(|_| item.max < 2)?;
+        item.replace = true;
+        item.id = name.1.clone();
+        let group = item.id.iter().position(|&byte| byte == 0x1f).map(|at| &item.id[at + 1..]);
+        item.group = group.map(|group| String::from_utf8_lossy(group).into_owned());
+        if item.max == 0 {
+            item.due = "+0".into();
+        }
+        // Its window ends now, or a millisecond later.
+        if item.content == 2 {
+            let since = self.model.now().saturating_sub(msg.due()) + u64::from(item.backoff.is_some());
+            *window = Duration::from_millis(since.max(1));
+        }
+        if let Some(tried) = &mut item.tried {
+            *tried = msg.due().min(msg.stored.at.get() - 1);
+            item.content = msg.stored.hash.map_or(0, |hash| hash.0[0]);
+        }
         Some(name.0)
     }
 
@@ -466,14 +493,22 @@ fn again(rng: &mut Rng) -> Again {
         0 => DueRule::New,
         1 => DueRule::Later,
         2 => DueRule::Sooner,
-        _ => DueRule::Within(Duration::from_millis(
-            [rng.u64(1..3000), rng.u64(1..2 * HOUR_MS)][rng.usize(..2)],
-        )),
+        _ => spanned([rng.u64(1..3000), rng.u64(1..2 * HOUR_MS)][rng.usize(..2)]),
     };
     match (due, rng.bool()) {
         // A further draw would change every run and all recorded seeds.
         (DueRule::Sooner, false) => Again { due: DueRule::Content, ..Again::default() },
         (due, keep) => Again { due, keep, ..Again::default() },
+    }
+}
+
+/// A debounce, or a throttle in a window that its topic may not remember.
+fn spanned(ms: u64) -> DueRule {
+    let window = Duration::from_millis(1 + ms % 70_000);
+    match ms % 8 {
+        0 | 1 => DueRule::Throttle(window),
+        2 => DueRule::Swallow(window),
+        _ => DueRule::Within(Duration::from_millis(ms)),
     }
 }
 

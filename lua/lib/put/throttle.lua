@@ -1,0 +1,25 @@
+-- put/throttle: judges a put with the option `throttle` or `swallow`, by what was delivered last under its id.
+--
+-- NEEDS    due, generated, no, now, policy, read, rule, span, state_of, was_put, DEAD, LEASED, OUTCOME
+-- CHANGES  due
+-- GIVES    throttled
+
+-- The answer to a put that is swallowed or refused; else nil, and `due` is outside the window of the last delivery. The window
+-- begins with the due time of the last delivery, which its marker keeps: without it nobody knows. A clock that was set back
+-- delays a put by the window at most.
+local function throttled(id, flags, env)
+  if generated(id) then return 'refused ' .. rule .. ' with a generated id' end
+  local kept = policy(no, 'remember_own_ms')
+  if span > kept then
+    return string.format('refused %s of %.0f ms: the topic remembers own ids for %.0f ms (remember_own_ms)', rule, span, kept)
+  end
+  local m = read(no, id)
+  if not m then return nil end
+  if rule == 'throttle' then
+    local is_last = (m.state == DEAD or m.state == OUTCOME.delivered) and not was_put(m, flags, env)
+    if is_last then due = math.max(due, math.min(m.due, now) + span) end
+    return nil
+  end
+  local is_recent = m.state <= LEASED or m.state == OUTCOME.delivered and math.min(m.due, now) + span > now
+  return is_recent and string.format('exists %s %.0f', state_of(m), m.state <= LEASED and m.due or m.at) or nil
+end
