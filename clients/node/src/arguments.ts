@@ -110,9 +110,19 @@ export function optionsOf<T extends object>(what: string, options: T, fields: st
   if (typeof options !== "object" || options === null || Array.isArray(options)) {
     throw new InvalidMessage(`${what} is an object { ${fields.replaceAll(" ", ", ")} }, not ${shown(options)}`);
   }
-  const unknown = Object.keys(options).find((field) => !fields.split(" ").includes(field));
+  const known = fieldsOf(fields);
+  const unknown = Object.keys(options).find((field) => !known.has(field));
   if (unknown === undefined) return options;
   throw new InvalidMessage(`${what} has no ${unknown.slice(0, 40)}; it has ${fields.replaceAll(" ", ", ")}`);
+}
+
+const sets = new Map<string, ReadonlySet<string>>();
+
+/** Splits a list of fields once: each put checks its own. */
+function fieldsOf(fields: string): ReadonlySet<string> {
+  const set = sets.get(fields) ?? new Set(fields.split(" "));
+  sets.set(fields, set);
+  return set;
 }
 
 /** Returns the ends of a range of times in ms, unlimited by default. */

@@ -29,7 +29,7 @@ export type Item = { place: Buffer | number; topic: Arg[]; args: Arg[]; id: stri
 type Course = { isSent: boolean; isOver: boolean };
 
 /** An item without an answer, with the shards still to be searched. */
-type Open = Item & { bytes: number; i: number; places: number[] };
+type Open = { item: Item; i: number; places: number[] };
 
 /** Items of one call, which share a shard and a topic; `last` marks the last shard to search. */
 type Together = { shard: number; last: boolean; topic: Arg[]; items: Open[]; bytes: number };
@@ -91,6 +91,11 @@ export class Calls {
       }
     }
     throw faults[0];
+  }
+
+  /** The number of shards; 0 while unknown. */
+  get shardsNow(): number {
+    return this.counts.at(-1) ?? 0;
   }
 
   get isSeveral(): boolean {
@@ -186,11 +191,11 @@ export class Calls {
   /** Sends items until every item has an outcome or no server answers. A refusal by one shard does not affect other shards. */
   private async fill(verb: Verb, items: readonly Item[], waits: Waits, { outcomes, faults }: Results): Promise<unknown> {
     let counts: readonly number[] = [];
-    let left: Open[] = items.map((item, i) => ({ bytes: 0, ...item, i, places: [] }));
+    let left: Open[] = items.map((item, i) => ({ item, i, places: [] }));
     while (left.length > 0) {
       if (counts !== this.counts) {
         counts = this.counts;
-        for (const one of left) one.places = placesOf(one.place, counts);
+        for (const one of left) one.places = placesOf(one.item.place, counts);
         // Puts search the places of earlier layouts first, and the present place last.
         if (verb === "put") for (const { places } of left) places.reverse();
       }
@@ -358,23 +363,25 @@ const keeper = (node: string): string => (node === "" ? "one Redis without a nod
 function together(left: readonly Open[]): Together[] {
   const calls: Together[] = [];
   const latest = new Map<string, Together>();
+  let call: Together | undefined;
   for (const one of left) {
+    const { topic, bytes = 0 } = one.item;
     const [shard, last] = [one.places[0]!, one.places.length === 1];
-    const like = `${shard} ${last} ${one.topic[0]}`;
-    let call = latest.get(like);
-    if (!call || call.items.length === MAX_IDS_A_CALL || call.bytes + one.bytes > MAX_BYTES_A_CALL) {
-      call = { shard, last, topic: one.topic, items: [], bytes: 0 };
-      latest.set(like, call);
+    if (!call || call.shard !== shard || call.last !== last || call.topic[0] !== topic[0]) call = latest.get(`${shard} ${last} ${topic[0]}`);
+    if (!call || call.items.length === MAX_IDS_A_CALL || call.bytes + bytes > MAX_BYTES_A_CALL) {
+      call = { shard, last, topic, items: [], bytes: 0 };
+      latest.set(`${shard} ${last} ${topic[0]}`, call);
       calls.push(call);
     }
     call.items.push(one);
-    call.bytes += one.bytes;
+    call.bytes += bytes;
   }
   return calls;
 }
 
 function argsOf(verb: string, { topic, items, last }: Together): Arg[] {
-  const args = items.flatMap((one) => one.args);
+  const args: Arg[] = [];
+  for (const { item } of items) args.push(...item.args);
   if (verb === "put" && !last) for (let at = 2; at < args.length; at += 4) args[at] += " earlier";
   return [...topic, ...args];
 }
@@ -384,13 +391,14 @@ function answer({ items, last, shard }: Together, reply: Reply | undefined, outc
   if (!reply) return;
   items.forEach((one, n) => {
     const text = String(reply.at(n - items.length));
-    if (!last && ["unknown", "moved"].includes(text)) one.places.shift();
-    else outcomes[one.i] = outcomeOf(timed(text, one.args[1], reply[0]), shard, one.id);
+    if (!last && ["unknown", "moved"].includes(text)) return void one.places.shift();
+    const outcome = outcomeOf(text, shard, one.item.id);
+    if (text === "stored" || text === "ready") outcome.timeMs = timeMs(one.item.args[1], reply[0]);
+    outcomes[one.i] = outcome;
   });
 }
 
-/** Adds the due time to the answer of a put: ms, or a delay from the time of the reply (µs). */
-function timed(text: string, due: Arg, nowUs: number): string {
-  if (text !== "stored" && text !== "ready") return text;
-  return `${text} ${typeof due === "number" ? due : Math.floor(nowUs / 1000) + Number(due)}`;
+/** Returns the due time of a put: ms, or a delay from the time of the reply (µs). */
+function timeMs(due: Arg, nowUs: number): number {
+  return typeof due === "number" ? due : Math.floor(nowUs / 1000) + Number(due);
 }

@@ -13,7 +13,7 @@ import { ROUNDS, type Waits } from "./durability.js";
 import { Gatherer } from "./gather.js";
 import { Group } from "./group.js";
 import { dueOf, envelopeOf, putOptions, type Message } from "./message.js";
-import { generateId, InvalidMessage, isGenerated, name, newId, placesOf, storedId, topicArg } from "./names.js";
+import { generateBytes, idText, inGroup, InvalidMessage, isGenerated, name, newId, placesOf, storedId, topicArg } from "./names.js";
 import { Ordering, orderOf, orderOfReceipt } from "./ordering.js";
 import type { Outcome, Verb, Words } from "./outcome.js";
 import { Restorer } from "./payload.js";
@@ -102,12 +102,9 @@ export class Client {
   async put(message: Message, options: PutOptions = {}): Promise<Outcome<Words["put"]>> {
     const signal = signalOf("signal", optionsOf("put's options", options, "signal").signal);
     signal?.throwIfAborted();
-    check(message);
-    const { batch } = this.gatherer(this.calls.waitsOf("put", { topic: [message.topic] }));
-    const outcome = this.inOrder([message], async () => {
-      signal?.throwIfAborted();
-      return this.single("put", await this.item(message, batch), signal);
-    });
+    const item = this.calls.shardsNow > 0 && message?.firstTried === undefined ? this.itemNow(message) : check(message);
+    const send = (one: Item) => this.single("put", one, signal);
+    const outcome = this.inOrder([message], () => (item ? send(item) : this.item(message).then(send)));
     return signal ? unless(signal, outcome) : outcome;
   }
 
@@ -213,24 +210,25 @@ export class Client {
 
   /** Runs a write after all earlier writes of the same messages, including abandoned writes. */
   private inOrder<T>(messages: readonly { topic: string; id?: string }[], work: () => Promise<T>): Promise<T> {
-    return this.writes.after(messages.flatMap(({ topic, id }) => (id === undefined ? [] : [orderOf(topic, id)])), work);
+    const names: string[] = [];
+    for (const { topic, id } of messages) if (id !== undefined) names.push(orderOf(topic, id));
+    return this.writes.after(names, work);
   }
 
   /** Runs a verb for one item, batched with the calls of other callers. */
-  private async single<V extends Verb>(verb: V, item: Item, signal?: AbortSignal): Promise<Outcome<Words[V]>> {
-    for (let round = 1; ; round++) {
-      try {
-        return await this.gatherer(this.calls.waitsOf(verb, item)).add(verb, item, signal);
-      } catch (fault) {
-        if (round >= ROUNDS || !this.calls.isLearned(item, fault)) throw fault;
-      }
-    }
+  private single<V extends Verb>(verb: V, item: Item, signal?: AbortSignal, round = 1): Promise<Outcome<Words[V]>> {
+    return this.gatherer(this.calls.waitsOf(verb, item)).add(verb, item, signal).catch((fault: unknown) => {
+      if (round >= ROUNDS || !this.calls.isLearned(item, fault)) throw fault;
+      return this.single(verb, item, signal, round + 1);
+    });
   }
 
   private gatherer(waits: Waits): Gatherer {
-    const known = this.gatherers.get(waits) ?? new Gatherer((verb, items) => this.calls.carryOut(verb, items, waits));
-    this.gatherers.set(waits, known);
-    return known;
+    const known = this.gatherers.get(waits);
+    if (known) return known;
+    const made = new Gatherer((verb, items) => this.calls.carryOut(verb, items, waits), () => this.calls.shardsNow);
+    this.gatherers.set(waits, made);
+    return made;
   }
 
   private settle<V extends "extend" | "ack" | "release" | "bury">(verb: V, receipts: readonly Receipt[], ...args: Arg[]) {
@@ -239,21 +237,39 @@ export class Client {
     return this.writes.after(order, () => this.calls.each(verb, items));
   }
 
-  /** Encodes a put. Generated ids go to the shards in turn, or to the shard of the group. */
-  private async item(message: Message, turn: number): Promise<Item> {
+  /** Encodes a put once the shards are known. The first attempt of a repeat is told on the clock of its shard. */
+  private async item(message: Message, turn?: number): Promise<Item> {
+    await this.calls.shards();
+    const item = this.itemNow(message, turn);
+    if (message.firstTried === undefined) return item;
+    item.args[2] = putOptions(message, await this.aheadMs(this.calls.placesNow(item.place as Buffer)[0]!));
+    return item;
+  }
+
+  /**
+   * Encodes a put. Generated ids go to the shards in turn, or to the shard of the group; those of a batch share a turn. No
+   * object is spread here: that would cost each put a microsecond.
+   */
+  private itemNow(message: Message, turn?: number): Item {
     const due = dueOf(message);
-    const { topic, group } = message;
-    const shards = await this.calls.shards();
-    const places = group === undefined ? [turn % shards] : this.calls.placesNow(Buffer.from(name("group", group)));
-    const id = message.id === undefined ? generateId(places[0]!) : message.id;
-    const item = named(topic, id, group);
-    const raw = item.args[0] as Buffer;
-    if (group !== undefined && isGenerated(raw) && !places.includes(placesOf(raw, [])[0]!)) {
+    const options = putOptions(message, 0);
+    const topic = name("topic", message.topic);
+    const { group } = message;
+    const places = group === undefined ? undefined : this.calls.placesNow(Buffer.from(name("group", group)));
+    const own = message.id === undefined ? generateBytes(places?.[0] ?? this.turnOf(topic, turn)) : newId(message.id);
+    const id = message.id ?? idText(own);
+    const raw = inGroup(own, group);
+    if (places && isGenerated(raw) && !places.includes(placesOf(raw, [])[0]!)) {
       throw new InvalidMessage(`${id} was generated for another shard than its group's`);
     }
-    const aheadMs = message.firstTried === undefined ? 0 : await this.aheadMs(this.calls.placesNow(item.place as Buffer)[0]!);
     const envelope = envelopeOf(message, !isGenerated(raw), this.maxPayloadBytes);
-    return { ...item, args: [raw, due, putOptions(message, aheadMs), envelope], bytes: envelope.length };
+    const item = itemOf(raw, topic, id, group, [due, options, envelope]);
+    item.bytes = envelope.length;
+    return item;
+  }
+
+  private turnOf(topic: string, turn = this.gatherer(this.calls.waitsOf("put", { topic: [topic] })).batch): number {
+    return turn % this.calls.shardsNow;
   }
 
   /** Returns how far the Redis clock of a shard is ahead of the local clock, rounded up. */
@@ -265,7 +281,7 @@ export class Client {
 }
 
 /** Checks the fields that determine place and order. */
-function check(message: Message): void {
+function check(message: Message): undefined {
   dueOf(message);
   putOptions(message, 0);
   name("topic", message.topic);
@@ -291,7 +307,10 @@ function unless<T>(signal: AbortSignal, result: Promise<T>): Promise<T> {
 
 /** Returns an item for a message. A generated id names the shard; an own id is placed by group, or by itself. */
 function named(topic: string, id: string, group: string | undefined, ...args: Arg[]): Item {
-  const stored = storedId(id, group);
+  return itemOf(storedId(id, group), topicArg(topic), id, group, args);
+}
+
+function itemOf(stored: Buffer, topic: Arg, id: string, group: string | undefined, args: Arg[]): Item {
   const place = group === undefined || isGenerated(stored) ? stored : Buffer.from(group);
-  return { place, topic: [topicArg(topic)], args: [stored, ...args], id };
+  return { place, topic: [topic], args: [stored, ...args], id, bytes: 0 };
 }

@@ -31,6 +31,10 @@ export class Deliveries implements AsyncIterableIterator<Delivery> {
   private readonly stopping = new AbortController();
   private unstarted: Delivery[] = [];
   private turn: Promise<unknown> = Promise.resolve();
+  /** Calls of `next` without a message. */
+  private waiting = 0;
+  /** Called at each settlement. */
+  private readonly told = new Set<() => void>();
 
   constructor(private readonly reserver: Reserver, private readonly topics: readonly string[], options: DeliveriesOptions) {
     const { concurrency = DEFAULT_CONCURRENCY, leaseMs, onError = logged } = optionsOf("the options", options, FIELDS);
@@ -45,7 +49,11 @@ export class Deliveries implements AsyncIterableIterator<Delivery> {
 
   /** Returns the next message, once fewer than `concurrency` messages are unsettled. */
   next(): Promise<IteratorResult<Delivery, undefined>> {
-    const next = this.turn.then(() => this.advance());
+    if (this.waiting === 0 && this.unstarted.length > 0 && !this.stopping.signal.aborted) {
+      return Promise.resolve({ done: false, value: this.unstarted.shift()! });
+    }
+    this.waiting++;
+    const next = this.turn.then(() => this.advance()).finally(() => this.waiting--);
     this.turn = next.catch(() => undefined);
     return next;
   }
@@ -100,19 +108,27 @@ export class Deliveries implements AsyncIterableIterator<Delivery> {
     this.unstarted = await this.reserver.reserveWhenReady({ topics, leaseMs, max }, Infinity, stopping.signal);
     for (const one of this.unstarted) {
       this.held.add(one);
-      void one.keepAlive(leaseMs);
-      void one.done.then(() => this.held.delete(one));
+      one.keepAlive(leaseMs);
+      void one.done.then(() => {
+        this.held.delete(one);
+        for (const tell of this.told) tell();
+      });
     }
   }
 
   /** Waits for a settlement, the timeout, a stop or a hurry. */
   private async oneDone(timeoutMs?: number, hurry = this.stopping.signal): Promise<void> {
-    const waits: Promise<unknown>[] = [...this.held].map(({ done }) => done);
-    const over = new AbortController();
-    if (timeoutMs !== undefined) waits.push(sleep(timeoutMs, undefined, { signal: over.signal }).catch(() => undefined));
-    if (!hurry.aborted) waits.push(new Promise((resolve) => hurry.addEventListener("abort", resolve, { signal: over.signal })));
-    await Promise.race(waits);
-    over.abort();
+    let timer: NodeJS.Timeout | undefined;
+    let tell = (): void => undefined;
+    await new Promise<void>((resolve) => {
+      tell = resolve;
+      this.told.add(tell);
+      hurry.addEventListener("abort", tell);
+      if (timeoutMs !== undefined) timer = setTimeout(tell, timeoutMs);
+    });
+    this.told.delete(tell);
+    hurry.removeEventListener("abort", tell);
+    clearTimeout(timer);
   }
 }
 

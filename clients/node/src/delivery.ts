@@ -38,7 +38,8 @@ export class Delivery {
   /** The message was acked, released or buried here. */
   isSettled = false;
   private finish = (): void => undefined;
-  private readonly lost = new AbortController();
+  private lost?: AbortController;
+  private extension?: NodeJS.Timeout;
 
   /** The lease lasts `lengthMs`, until `endsAt` on the clock of `performance.now`. */
   constructor(
@@ -57,7 +58,7 @@ export class Delivery {
 
   /** Aborted when the lease is lost or the message is cancelled: stop working. */
   get signal(): AbortSignal {
-    return this.lost.signal;
+    return this.losing().signal;
   }
 
   get text(): string {
@@ -100,31 +101,31 @@ export class Delivery {
 
   /** Aborts the signal. @internal */
   leave(why: string): void {
-    this.lost.abort(new Error(`${this.id}: ${why}`));
+    this.losing().abort(new Error(`${this.id}: ${why}`));
+  }
+
+  /** Made on demand: most handlers ignore the signal. */
+  private losing(): AbortController {
+    return (this.lost ??= new AbortController());
   }
 
   /** Extends the lease every third of its length until settlement, loss or close. @internal */
-  async keepAlive(leaseMs?: number): Promise<void> {
-    let restMs = this.lengthMs / 3;
-    while (await this.isHeldAfter(restMs)) {
-      const outcome = await this.extend(leaseMs).catch((fault: unknown) => fault);
-      if (outcome instanceof ClosedError) return this.leave("the client is closed");
-      const isAnswered = !(outcome instanceof Error);
-      if (isAnswered && (outcome as Outcome).word === "expired") return;
-      restMs = isAnswered ? this.lengthMs / 3 : Math.min(REST_MS, this.lengthMs / 9);
-    }
+  keepAlive(leaseMs?: number, restMs = this.lengthMs / 3): void {
+    if (!this.isSettled) this.extension = setTimeout(() => void this.extendAgain(leaseMs), restMs);
   }
 
-  private async isHeldAfter(ms: number): Promise<boolean> {
-    let timer: NodeJS.Timeout | undefined;
-    await Promise.race([this.done, new Promise((resolve) => (timer = setTimeout(resolve, ms)))]);
-    clearTimeout(timer);
-    return !this.isSettled;
+  private async extendAgain(leaseMs?: number): Promise<void> {
+    const outcome = await this.extend(leaseMs).catch((fault: unknown) => fault);
+    if (outcome instanceof ClosedError) return this.leave("the client is closed");
+    const isAnswered = !(outcome instanceof Error);
+    if (isAnswered && (outcome as Outcome).word === "expired") return;
+    this.keepAlive(leaseMs, isAnswered ? undefined : Math.min(REST_MS, this.lengthMs / 9));
   }
 
   /** Settles the message. While Redis is unavailable, retries until the lease expires. */
   private async settle<V extends SettleVerb>(verb: V, item: Item): Promise<Outcome<Words[V]>> {
     this.isSettled = true;
+    clearTimeout(this.extension);
     try {
       for (;;) {
         try {
@@ -180,9 +181,10 @@ function idOf(receipt: Buffer): string {
 export function* leases(shard: number, topics: readonly string[], items: any[]): Iterable<[Lease, Buffer]> {
   let at = 0;
   while (at < items.length) {
-    const [place, leaseEndMs, count] = items.slice(at, (at += 3));
+    const [place, leaseEndMs, count] = [items[at], items[at + 1], items[at + 2]];
+    at += 3;
     for (const end = at + 3 * count; at < end; at += 3) {
-      const [readyUs, raw, stored] = items.slice(at, at + 3);
+      const [readyUs, raw, stored] = [items[at], items[at + 1], items[at + 2]];
       yield [{ receipt: { shard, raw }, topic: topics[place - 1]!, id: idOf(raw), readyUs, leaseEndMs }, stored];
     }
   }

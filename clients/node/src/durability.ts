@@ -22,6 +22,7 @@ export class Durabilities {
 
   /** Returns the required confirmations; "" if none are known. */
   waits(topic: string): Waits {
+    if (this.known.size === 0) return "";
     const known = this.known.get(topic);
     if (known && known.untilMs >= performance.now()) return known.waits;
     this.known.delete(topic);

@@ -1,6 +1,6 @@
 /** A message of a producer, and the encoding of a put. */
 
-import { createHash } from "node:crypto";
+import * as crypto from "node:crypto";
 import { dueMs, flagOf, listOf, optionsOf, shown, spanMs, textOf, wholeOf, wordOf, type Time } from "./arguments.js";
 import { InvalidMessage, name } from "./names.js";
 import { FLAGS, MAX_ATTEMPTS, MAX_DELAY_MS, MAX_DELAYS, MAX_HEADER_BYTES, type Backoff } from "./protocol.js";
@@ -45,6 +45,8 @@ export interface Message {
   pastOk?: boolean;
 }
 
+const HEAD_BYTES = 32;
+const NOTHING = Buffer.alloc(0);
 const FIELDS = "topic payload id at afterMs group headers expires expireAfterMs maxAttempts backoff replace debounceMs only keepContent expected expectedContent firstTried pastOk";
 
 /** Encodes the due time, and checks payload and times. */
@@ -61,9 +63,10 @@ export function dueOf(message: Message): number | string {
 /** Encodes replacement and first attempt; `aheadMs` is the lead of the Redis clock. */
 export function putOptions(message: Message, aheadMs: number): string {
   const { replace, firstTried, pastOk } = message;
-  const tried = firstTried === undefined ? [] : [`tried=${dueMs("firstTried", firstTried, pastOk) + aheadMs}`];
-  const again = againOf(message);
-  return [...(flagOf("replace", replace) || again.length > 0 ? ["replace"] : []), ...again, ...tried].join(" ");
+  const words = againOf(message);
+  if (flagOf("replace", replace) || words.length > 0) words.unshift("replace");
+  if (firstTried !== undefined) words.push(`tried=${dueMs("firstTried", firstTried, pastOk) + aheadMs}`);
+  return words.join(" ");
 }
 
 function againOf({ debounceMs, only, keepContent, expected, expectedContent, pastOk }: Message): string[] {
@@ -85,21 +88,27 @@ function hashOf(option: string, hash: string): string {
 export function envelopeOf(message: Message, ownId: boolean, maxPayloadBytes: number): Buffer {
   const { payload, expires, expireAfterMs, backoff, group, headers = [], maxAttempts = 0 } = message;
   if (expires !== undefined && expireAfterMs !== undefined) throw new InvalidMessage("expires and expireAfterMs: a message has one expiry");
-  const block = Buffer.concat(listOf("headers", headers).flatMap(headerOf));
+  const block = listOf("headers", headers).length === 0 ? NOTHING : Buffer.concat(headers.flatMap(headerOf));
   if (block.length > MAX_HEADER_BYTES || Buffer.byteLength(payload) > maxPayloadBytes) {
     throw new InvalidMessage(`at most ${MAX_HEADER_BYTES} bytes of headers, ${maxPayloadBytes} of payload`);
   }
-  const fields: [number, Buffer | false][] = [
-    [FLAGS.HASH, ownId && contentHash(message)],
-    [FLAGS.EXPIRES, expires !== undefined && number(8, dueMs("expires", expires, message.pastOk))],
-    [FLAGS.BACKOFF, backoff !== undefined && sized(1, encodeBackoff(backoff))],
-    [FLAGS.GROUP, group !== undefined && sized(1, name("group", group))],
-    [FLAGS.LIFETIME, expireAfterMs !== undefined && number(8, spanMs("expireAfterMs", expireAfterMs, 1))],
-    [FLAGS.HEADERS, headers.length > 0 && sized(2, block)],
-  ];
-  const flags = fields.reduce((sum, [flag, field]) => sum | (field ? flag : 0), 0);
-  const head = [Buffer.of(1, 1), number(2, flags), Buffer.alloc(26), number(2, wholeOf("maxAttempts", maxAttempts, 0, MAX_ATTEMPTS))];
-  return Buffer.concat([...head, ...fields.flatMap(([, field]) => field || []), Buffer.from(payload as string)]);
+  const head = Buffer.alloc(HEAD_BYTES);
+  const parts: Uint8Array[] = [head];
+  let flags = 0;
+  const add = (flag: number, field: Buffer): void => {
+    flags |= flag;
+    parts.push(field);
+  };
+  if (ownId) add(FLAGS.HASH, contentHash(message));
+  if (expires !== undefined) add(FLAGS.EXPIRES, number(8, dueMs("expires", expires, message.pastOk)));
+  if (backoff !== undefined) add(FLAGS.BACKOFF, sized(1, encodeBackoff(backoff)));
+  if (group !== undefined) add(FLAGS.GROUP, sized(1, name("group", group)));
+  if (expireAfterMs !== undefined) add(FLAGS.LIFETIME, number(8, spanMs("expireAfterMs", expireAfterMs, 1)));
+  if (headers.length > 0) add(FLAGS.HEADERS, sized(2, block));
+  head.writeUInt16BE(0x101, 0); // format and state
+  head.writeUInt16BE(flags, 2);
+  head.writeUInt16BE(wholeOf("maxAttempts", maxAttempts, 0, MAX_ATTEMPTS), HEAD_BYTES - 2);
+  return Buffer.concat([...parts, bytesOf(payload)]);
 }
 
 /** Encodes a header, prefixed with lengths. */
@@ -112,9 +121,13 @@ function headerOf(header: readonly [string, string]): Buffer[] {
 
 /** Distinguishes a repeat of a put from another message with the same id; the due time is left out. */
 export function contentHash({ topic, group = "", headers = [], payload }: Message): Buffer {
-  const fields = [topic, group, ...headers.flat(), payload].map((field) => sized(4, field));
-  return createHash("sha256").update(Buffer.concat(fields)).digest().subarray(0, 8);
+  return Buffer.from(sha256(sized(4, topic, group, ...headers.flat(), payload)).slice(0, 16), "hex");
 }
+
+/** Node 20.12 and newer hash without an object for each hash, in a quarter of the time. */
+const sha256: (bytes: Buffer) => string = crypto.hash
+  ? (bytes) => crypto.hash("sha256", bytes, "hex")
+  : (bytes) => crypto.createHash("sha256").update(bytes).digest("hex");
 
 export function encodeBackoff(backoff: Backoff): Buffer {
   const { kind, delaysMs } = optionsOf("a back-off", backoff, "kind delaysMs");
@@ -143,6 +156,21 @@ function number(size: 1 | 2 | 4 | 8, n: number): Buffer {
   return bytes.subarray(8 - size);
 }
 
-function sized(size: 1 | 2 | 4, field: string | Uint8Array): Buffer {
-  return Buffer.concat([number(size, Buffer.byteLength(field)), Buffer.from(field as string)]);
+/** Returns each field behind its length. */
+function sized(size: 1 | 2 | 4, ...fields: (string | Uint8Array)[]): Buffer {
+  let total = 0;
+  for (const field of fields) total += size + Buffer.byteLength(field);
+  const bytes = Buffer.allocUnsafe(total);
+  let at = 0;
+  for (const field of fields) {
+    const length = Buffer.byteLength(field);
+    if (length >= 256 ** size) throw new InvalidMessage(`${length} is out of range`);
+    at = bytes.writeUIntBE(length, at, size);
+    if (typeof field === "string") bytes.write(field, at);
+    else bytes.set(field, at);
+    at += length;
+  }
+  return bytes;
 }
+
+const bytesOf = (payload: string | Uint8Array): Uint8Array => (typeof payload === "string" ? Buffer.from(payload) : payload);

@@ -22,16 +22,25 @@ export function name(what: keyof typeof NAMES, text: string): string {
 
 /** Returns a UUIDv7 with the shard in the 12 bits after the version. The time only orders ids. */
 export function generateId(shard: number): string {
+  return idText(generateBytes(shard));
+}
+
+/** Returns the bytes of a generated id. */
+export function generateBytes(shard: number): Buffer {
   const raw = randomBytes(16);
   raw.writeUIntBE(Date.now() % 2 ** 45, 0, 6);
   raw.writeUInt16BE(0x7000 | shard, 6);
   raw[8] = 0x80 | (raw[8]! & 0x3f);
-  return idText(raw);
+  return raw;
 }
 
 /** Returns the name of a message in keys and calls: the id; for an own id in a group, followed by 0x1F and the group. */
 export function storedId(id: string, group: string | undefined): Buffer {
-  const raw = idBytes(id);
+  return inGroup(idBytes(id), group);
+}
+
+/** Returns the stored name of an id in a group. */
+export function inGroup(raw: Buffer, group: string | undefined): Buffer {
   if (group === undefined) return raw;
   const suffix = Buffer.from(`\x1f${name("group", group)}`);
   return isOwn(raw) ? Buffer.concat([raw, suffix]) : raw;
@@ -59,14 +68,15 @@ export function idBytes(text: string): Buffer {
 /** Returns the bytes of an id that a put may create. */
 export function newId(text: string): Buffer {
   const raw = idBytes(text);
-  if (isGenerated(raw) || isOwn(raw)) return raw;
+  if (!text.startsWith(ODD) || isGenerated(raw) || isOwn(raw)) return raw;
   throw new InvalidMessage(`id ${JSON.stringify(text.slice(0, 40))} is outside the rules: it can be cancelled, not put`);
 }
 
 /** Returns the text of an id: the inverse of `idBytes`. */
 export function idText(raw: Buffer): string {
   if (isGenerated(raw)) return `~${raw.toString("hex").replace(/(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-")}`;
-  return isOwn(raw) ? raw.toString().replace(/^~/, "~~") : oddText(raw);
+  const own = ownText(raw);
+  return own === undefined ? oddText(raw) : own.startsWith("~") ? `~${own}` : own;
 }
 
 /** Encodes a topic for a call: the text, or the bytes of an ~odd- name. */
@@ -96,10 +106,14 @@ function oddBytes(what: string, text: string): Buffer {
   return Buffer.concat([...parts].map(([part, hex]) => (hex === undefined ? Buffer.from(part) : Buffer.from(hex, "hex"))));
 }
 
-/** Reports whether the bytes are a valid own id or group. */
-function isOwn(raw: Buffer): boolean {
-  return !isGenerated(raw) && raw.length <= NAMES.id[1] && isUtf8(raw) && NAMES.id[0].test(raw.toString());
+/** Returns the text of a valid own id or group. */
+function ownText(raw: Buffer): string | undefined {
+  if (isGenerated(raw) || raw.length > NAMES.id[1] || !isUtf8(raw)) return undefined;
+  const text = raw.toString();
+  return NAMES.id[0].test(text) ? text : undefined;
 }
+
+const isOwn = (raw: Buffer): boolean => ownText(raw) !== undefined;
 
 export const isGenerated = (raw: Buffer): boolean => raw.length === 16 && raw[0]! < 0x20;
 
@@ -107,14 +121,18 @@ export const isGenerated = (raw: Buffer): boolean => raw.length === 16 && raw[0]
 export function placesOf(place: Buffer | number, counts: readonly number[]): number[] {
   if (typeof place === "number") return [place];
   if (isGenerated(place)) return [place.readUInt16BE(6) & 0xfff];
-  return [...new Set(counts.map((count) => crc32(place) % count).reverse())];
+  const crc = crc32(place);
+  if (counts.length === 1) return [crc % counts[0]!];
+  return [...new Set(counts.map((count) => crc % count).reverse())];
 }
+
+const CRCS = Int32Array.from({ length: 256 }, (_, byte) => {
+  for (let bit = 0; bit < 8; bit++) byte = (byte >>> 1) ^ (byte & 1 ? 0xedb88320 : 0);
+  return byte;
+});
 
 function crc32(bytes: Buffer): number {
   let crc = -1;
-  for (const byte of bytes) {
-    crc ^= byte;
-    for (let bit = 0; bit < 8; bit++) crc = (crc >>> 1) ^ (crc & 1 ? 0xedb88320 : 0);
-  }
+  for (const byte of bytes) crc = (crc >>> 8) ^ CRCS[(crc ^ byte) & 255]!;
   return ~crc >>> 0;
 }

@@ -9,9 +9,10 @@ export class Ordering {
 
   /** Runs a write after all earlier writes of the same messages have ended. */
   after<T>(messages: readonly string[], work: () => Promise<T>): Promise<T> {
-    const before = messages.flatMap((one) => this.last.get(one) ?? []);
+    const before = messages.filter((one) => this.last.has(one)).map((one) => this.last.get(one));
     const result = before.length > 0 ? Promise.all(before).then(work) : work();
-    const ended: Promise<void> = result.then(() => this.forget(messages, ended), () => this.forget(messages, ended));
+    const forget = (): void => this.forget(messages, ended);
+    const ended: Promise<void> = result.then(forget, forget);
     for (const one of messages) this.last.set(one, ended);
     this.inFlight.add(ended);
     return result;

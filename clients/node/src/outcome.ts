@@ -94,8 +94,12 @@ function isAccepted(word: string, state?: string): boolean {
   return ACCEPTED.includes(word) && !(word === "exists" && LOST.includes(state!));
 }
 
+/** An answer without details, as most are. */
+const WORD = /^(?!refused|failed)[a-z-]+$/;
+
 /** Parses the answer of a script for one message. */
 export function outcomeOf(text: string, shard: number, id: string): Outcome {
+  if (WORD.test(text)) return { word: text, id, shard, accepted: isAccepted(text), timeMs: undefined, oldMs: undefined, state: undefined };
   const words = text.replace(/^not dead/, "not-dead").split(" ");
   const word = words[0]!;
   const all = { word, id, shard, accepted: isAccepted(word) };

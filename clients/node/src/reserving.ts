@@ -36,7 +36,7 @@ export class Reserver {
   private isClosed = false;
   private readonly settleOne: SettleOne = (verb, item) => {
     const order = verb === "extend" ? [] : [orderOfReceipt({ shard: item.place as number, raw: item.args[0] as Buffer })];
-    const write = async () => (item.topic.length > 0 ? asAck(await this.write("put", item)) : this.write(verb, item));
+    const write = (): Promise<Outcome> => (item.topic.length > 0 ? this.write("put", item).then(asAck) : this.write(verb, item));
     return this.writes.after(order, write as () => Promise<any>);
   };
   private turn = Math.floor(Math.random() * 2 ** 32);

@@ -41,9 +41,6 @@ export interface Envelope {
   reason?: string;
 }
 
-/** The bytes common to all formats. */
-type Head = Pick<Envelope, "state" | "dueMs" | "atMs" | "attempt" | "delivery" | "maxAttempts" | "doomed" | "blocks" | "held" | "paused" | "blocked">;
-
 /**
  * A stored message, or the record of a finished message. `unreadable` is the fault of an invalid envelope, of which only the
  * head is set.
@@ -64,35 +61,37 @@ export function readEnvelope(stored: Buffer): Envelope {
     return field.toString();
   };
   const text = (size: 1 | 2): string => legible(take(take(size).readUIntBE(0, size)));
-  const bytes = take(32);
-  const head = readHead(bytes);
-  const flags = bytes.readUInt16BE(2);
+  take(32);
+  const read = readHead(stored);
+  const flags = stored.readUInt16BE(2);
   const unknown = flags & ~KNOWN_FLAGS;
   if (unknown) throw new InvalidMessage(`an envelope with newer flags (0x${unknown.toString(16)}): upgrade delayq here first`);
-  const contentHash = flags & FLAGS.HASH ? take(8).toString("hex") : undefined;
-  const expiresMs = flags & FLAGS.EXPIRES ? Number(take(8).readBigUInt64BE()) : undefined;
-  const backoff = flags & FLAGS.BACKOFF ? decodeBackoff(take(take(1)[0]!)) : undefined;
-  const group = flags & FLAGS.GROUP ? name("group", text(1)) : undefined;
+  if (flags & FLAGS.HASH) read.contentHash = take(8).toString("hex");
+  if (flags & FLAGS.EXPIRES) read.expiresMs = Number(take(8).readBigUInt64BE());
+  if (flags & FLAGS.BACKOFF) read.backoff = decodeBackoff(take(take(1)[0]!));
+  if (flags & FLAGS.GROUP) read.group = name("group", text(1));
   take(flags & FLAGS.LIFETIME ? 8 : 0);
   take(flags & FLAGS.FIRST ? 8 : 0);
   const end = flags & FLAGS.HEADERS ? take(2).readUInt16BE() + at : 0;
-  const headers: [string, string][] = [];
-  while (at < end) headers.push([text(1), text(2)]);
-  let payload = stored.subarray(at);
-  let reason: string | undefined;
+  while (at < end) read.headers.push([text(1), text(2)]);
+  read.payload = stored.subarray(at);
   if (flags & FLAGS.REASON) {
+    const { payload } = read;
     const end = payload.length - 2;
     const start = end < 0 ? end : end - payload.readUInt16BE(end);
     if (start < 0) throw new InvalidMessage("malformed envelope: a reason that is cut short");
-    reason = legible(payload.subarray(start, end));
-    payload = payload.subarray(0, start);
+    read.reason = legible(payload.subarray(start, end));
+    read.payload = payload.subarray(0, start);
   }
-  return { ...head, compressed: (flags & FLAGS.ZSTD) > 0, contentHash, expiresMs, backoff, group, headers, payload, reason };
+  read.compressed = (flags & FLAGS.ZSTD) > 0;
+  return read;
 }
 
-function readHead(head: Buffer): Head {
+/** Decodes the bytes common to all formats. Every field is there from the start: a spread would cost microseconds. */
+function readHead(head: Buffer): Envelope {
   const state = STATES[head[1]! - 1];
   if (state === undefined) throw new InvalidMessage(`malformed envelope: state ${head[1]}`);
+  const flags = head.readUInt16BE(2);
   return {
     state,
     dueMs: Number(head.readBigUInt64BE(8)),
@@ -100,11 +99,19 @@ function readHead(head: Buffer): Head {
     attempt: head.readUInt16BE(28),
     delivery: head.readUInt32BE(24),
     maxAttempts: head.readUInt16BE(30),
-    doomed: (head.readUInt16BE(2) & FLAGS.DOOMED) > 0,
-    blocks: (head.readUInt16BE(2) & FLAGS.BLOCKS) > 0,
-    held: (head.readUInt16BE(2) & FLAGS.HELD) > 0,
-    paused: (head.readUInt16BE(2) & FLAGS.PAUSED) > 0,
-    blocked: (head.readUInt16BE(2) & FLAGS.BLOCKED) > 0,
+    doomed: (flags & FLAGS.DOOMED) > 0,
+    blocks: (flags & FLAGS.BLOCKS) > 0,
+    held: (flags & FLAGS.HELD) > 0,
+    paused: (flags & FLAGS.PAUSED) > 0,
+    blocked: (flags & FLAGS.BLOCKED) > 0,
+    compressed: false,
+    contentHash: undefined,
+    expiresMs: undefined,
+    backoff: undefined,
+    group: undefined,
+    headers: [],
+    payload: NOTHING,
+    reason: undefined,
   };
 }
 
@@ -116,10 +123,10 @@ export function storedOf(shard: number, topic: string, stored: Buffer, envelope:
     return { ...named, ...read, group: read.group ?? named.group };
   } catch (fault) {
     const head = envelope.length < 32 || STATES[envelope[1]! - 1] === undefined ? NO_HEAD : envelope;
-    const nothing = { headers: [], payload: Buffer.alloc(0), compressed: false };
-    return { ...named, ...readHead(head), ...nothing, unreadable: (fault as Error).message };
+    return { ...named, ...readHead(head), unreadable: (fault as Error).message };
   }
 }
 
+const NOTHING = Buffer.alloc(0);
 /** Replaces a missing head: pending, and never due. */
 const NO_HEAD = Buffer.concat([Buffer.of(1, 1), Buffer.alloc(30)]);

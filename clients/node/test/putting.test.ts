@@ -32,6 +32,19 @@ test("500 puts at once go together, and each caller gets its own answer", async 
   assert.ok(commands.length <= 2 + 16, `${commands.length} commands: two to learn the number of shards, one a shard`);
 });
 
+test("callers that were answered together keep two calls under way, and a lone put waits for no other", async () => {
+  await init(redis, "one", 1);
+  const one = new Client(redis, { namespace: "one" });
+  const puts = (count: number, round: string) => commandsDuring(redis, () =>
+    Promise.all(Array.from({ length: count }, (_, n) => one.put({ ...message, id: `${round}-${n}`, afterMs: 60_000 }))));
+  await puts(1, "first");
+  for (const [count, calls] of [[64, 2], [31, 1], [1, 1]] as const) {
+    const commands = await puts(count, `round-${count}`);
+    assert.equal(commands.filter((command) => command === "evalsha").length, calls, `${count}: ${commands}`);
+  }
+  one.close();
+});
+
 test("one message that is refused takes no other with it", async () => {
   const answers = await Promise.allSettled([client.put({ ...message, id: "" }), client.put({ ...message, id: "fine" })]);
   assert.deepEqual(answers.map(({ status }) => status), ["rejected", "fulfilled"]);
