@@ -7,7 +7,7 @@ use crate::error::BenchError;
 use crate::figures::{Figure, Target};
 use crate::messages::Messages;
 use crate::shape::Shape;
-use delayq::protocol::{MAX_IDS_A_CALL, ShardId, Verb};
+use delayq::protocol::{Envelope, MAX_IDS_A_CALL, ShardId, Verb};
 use delayq::{Message, MessageId, Producer, UnixMillis};
 use futures_util::future::try_join_all;
 use std::collections::BTreeMap;
@@ -129,7 +129,7 @@ fn request(prepared: &Prepared, shard: ShardId, messages: &[Message]) -> Request
     for message in messages {
         let id = message.id.as_ref().expect("a message has its id before it is put").clone();
         let target = delayq::Target { id, group: message.group.clone() };
-        let envelope = message.envelope(message.payload.clone(), false).encode();
+        let envelope = Envelope::of(&message, message.payload.clone(), false).encode();
         words.extend([
             target.stored().into_owned(),
             message.due.argument().into_bytes(),

@@ -7,6 +7,7 @@ use crate::error::BenchError;
 use crate::figures::{Figure, Target};
 use crate::messages::Messages;
 use crate::shape::Shape;
+use delayq::protocol::Envelope;
 use delayq::spool::{Spool, SpoolRecord};
 use delayq::{Client, Fate, Message, Producer, ProducerOptions, PutOutcome, Settings, Topic, UnixMillis};
 use delayq_compensator::{CompensatorConfig, Deps, SourcesMetrics, build};
@@ -155,7 +156,7 @@ async fn bare(callers: Callers, count: usize, shape: Shape) -> Result<f64, Bench
     let spool = BareSpool::open(folder.path())?;
     callers
         .drive(count, shape, move |messages| {
-            let encoded = |message: &Message| message.envelope(message.payload.clone(), false).encode();
+            let encoded = |message: &Message| Envelope::of(message, message.payload.clone(), false).encode();
             let (bodies, spool) = (messages.iter().map(encoded).collect(), spool.clone());
             async move { spool.append(bodies).await }
         })

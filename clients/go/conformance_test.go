@@ -54,6 +54,8 @@ type said struct {
 	Backoff         *backoffSaid `json:"backoff"`
 	Replace         bool
 	DebounceMs      int64 `json:"debounce_ms"`
+	ThrottleMs      int64 `json:"throttle_ms"`
+	SwallowMs       int64 `json:"swallow_ms"`
 	Only            DueRule
 	KeepContent     bool   `json:"keep_content"`
 	ExpectedMs      int64  `json:"expected_ms"`
@@ -384,7 +386,7 @@ func (r *run) message(s said) (Message, error) {
 	}
 	message := Message{Topic: s.Topic, Payload: payload, Due: After(millisOf(s.AfterMs)), Group: s.Group,
 		Headers: headersOf(s.Headers), MaxAttempts: s.MaxAttempts, Backoff: s.Backoff.backoff(), Replace: s.Replace, PastOK: true,
-		Debounce: millisOf(s.DebounceMs), Only: s.Only, KeepContent: s.KeepContent, ExpectedContent: s.ExpectedContent}
+		Debounce: millisOf(s.DebounceMs), Throttle: millisOf(s.ThrottleMs), Swallow: millisOf(s.SwallowMs), Only: s.Only, KeepContent: s.KeepContent, ExpectedContent: s.ExpectedContent}
 	if s.ExpectedMs != 0 {
 		message.Expected = time.UnixMilli(s.ExpectedMs)
 	}

@@ -142,6 +142,11 @@ type Message struct {
 	Replace bool
 	// Debounce replaces; a pending message is due again at the new time, but at most this long after its first put. 0 for none.
 	Debounce time.Duration
+	// Throttle replaces; a pending message keeps its due time, and behind a delivery the put is due at least
+	// this long after the due time of that. It needs an ID. 0 for none.
+	Throttle time.Duration
+	// Swallow is as Throttle, but a put that meets a pending or leased message, or a delivery in that time, is dropped: Exists.
+	Swallow time.Duration
 	// Only replaces; a pending message keeps its due time unless the new time is Later, or Sooner. With Content it always keeps
 	// the due time: the put edits.
 	Only DueRule
@@ -265,25 +270,40 @@ var contentHashForm = regexp.MustCompile(`^[0-9a-fA-F]{16}$`)
 
 // checkAgain checks the fields that treat a pending message.
 func (m *Message) checkAgain() error {
+	rules := 0
+	for _, given := range []bool{m.Debounce != 0, m.Throttle != 0, m.Swallow != 0, m.Only != ""} {
+		if given {
+			rules++
+		}
+	}
+	name, _ := idBytes(m.ID)
 	switch {
-	case m.Debounce != 0 && m.Only != "":
-		return InvalidMessage("Debounce or Only: a pending message has one due time")
+	case rules > 1:
+		return InvalidMessage("Debounce, Throttle, Swallow or Only: a pending message has one due time")
+	case (m.Throttle != 0 || m.Swallow != 0) && (m.ID == "" || generated(name)):
+		return InvalidMessage("Throttle and Swallow need an ID of your own: a generated one meets no earlier message")
 	case m.Only != "" && m.Only != Later && m.Only != Sooner && m.Only != Content:
 		return InvalidMessage(fmt.Sprintf("Only %.40q: later, sooner or content", string(m.Only)))
 	case m.ExpectedContent != "" && !contentHashForm.MatchString(m.ExpectedContent):
 		return InvalidMessage(fmt.Sprintf("ExpectedContent %.40q: a content hash has 16 hex digits", m.ExpectedContent))
 	}
-	return checkSpan("a debounce", m.Debounce)
+	return first(checkSpan("a debounce", m.Debounce), first(checkSpan("a throttle", m.Throttle), checkSpan("a swallow", m.Swallow)))
 }
 
 // options encodes replacement and first attempt; ahead is the lead of the Redis clock.
 func (m *Message) options(ahead time.Duration) (options string) {
 	expects := !m.Expected.IsZero() || m.ExpectedContent != ""
-	if m.Replace || m.Debounce > 0 || m.Only != "" || m.KeepContent || expects {
+	if m.Replace || m.Debounce > 0 || m.Throttle > 0 || m.Swallow > 0 || m.Only != "" || m.KeepContent || expects {
 		options = "replace"
 	}
 	if m.Debounce > 0 {
 		options += fmt.Sprintf(" within=%d", wholeMillis(m.Debounce))
+	}
+	if m.Throttle > 0 {
+		options += fmt.Sprintf(" throttle=%d", wholeMillis(m.Throttle))
+	}
+	if m.Swallow > 0 {
+		options += fmt.Sprintf(" swallow=%d", wholeMillis(m.Swallow))
 	}
 	if m.Only != "" {
 		options += " " + string(m.Only)

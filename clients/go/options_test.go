@@ -229,6 +229,8 @@ func shared(client *Client) map[string]func(value any) error {
 		"put backoff":          func(value any) error { return put(func(m *Message) { m.Backoff = value.(Backoff) }) },
 		"put replace":          none,
 		"put debounce":         span(func(d time.Duration) error { return put(func(m *Message) { m.Debounce = d }) }),
+		"put throttle":         span(func(d time.Duration) error { return put(func(m *Message) { m.ID, m.Throttle = "go-1", d }) }),
+		"put swallow":          span(func(d time.Duration) error { return put(func(m *Message) { m.ID, m.Swallow = "go-1", d }) }),
 		"put only":             text(func(text string) error { return put(func(m *Message) { m.Only = DueRule(text) }) }),
 		"put keep_content":     none,
 		"put expected":         at(func(at time.Time) error { return put(func(m *Message) { m.Expected = at }) }),

@@ -21,7 +21,7 @@
 --                      ends that leased message, whose place it takes under the same id)
 --            envelope  see docs/protocol.md; state, gen, due, at, delivery, attempt are filled in here
 -- RETURNS  now_us, then one answer a message: stored | ready | exists <state> <ms> | conflict <state> <ms> |
---          again <state> <old due ms> <due ms> (merged with a pending message) | changed <state> <ms> (not as
+--          again <state> <old due ms> <due ms> (merged with a pending message, or due behind a delivery) | changed <state> <ms> (not as
 --          expected) | unknown (nothing is there to be as expected) | leased | stale | moved (not here: put into the
 --          current shard) | cancelled (the acked message was cancelled: it has ended, and nothing is stored) | expired
 --          (the lease was lost: nothing is changed) | refused <why>; <ms> is the due time of a pending message, the end

@@ -2,7 +2,7 @@
 
 import * as crypto from "node:crypto";
 import { dueMs, flagOf, listOf, optionsOf, shown, spanMs, textOf, wholeOf, wordOf, type Time } from "./arguments.js";
-import { InvalidMessage, name } from "./names.js";
+import { InvalidMessage, isGenerated, name, newId } from "./names.js";
 import { FLAGS, MAX_ATTEMPTS, MAX_DELAY_MS, MAX_DELAYS, MAX_HEADER_BYTES, type Backoff } from "./protocol.js";
 
 /** Minimum and maximum number of delays by kind of back-off. */
@@ -29,6 +29,13 @@ export interface Message {
   /** Replaces; a pending message is due again at the new time, but at most this long after its first put. */
   debounceMs?: number;
   /**
+   * Replaces; a pending message keeps its due time, and behind a delivery the put is due at least this long
+   * after the due time of that. Needs an id of your own.
+   */
+  throttleMs?: number;
+  /** As `throttleMs`, but a put that meets a pending or leased message, or a delivery in that time, is dropped: "exists". */
+  swallowMs?: number;
+  /**
    * Replaces; a pending message keeps its due time unless the new time is later, or sooner. With "content" it always keeps the
    * due time: the put edits.
    */
@@ -47,7 +54,7 @@ export interface Message {
 
 const HEAD_BYTES = 32;
 const NOTHING = Buffer.alloc(0);
-const FIELDS = "topic payload id at afterMs group headers expires expireAfterMs maxAttempts backoff replace debounceMs only keepContent expected expectedContent firstTried pastOk";
+const FIELDS = "topic payload id at afterMs group headers expires expireAfterMs maxAttempts backoff replace debounceMs throttleMs swallowMs only keepContent expected expectedContent firstTried pastOk";
 
 /** Encodes the due time, and checks payload and times. */
 export function dueOf(message: Message): number | string {
@@ -69,10 +76,17 @@ export function putOptions(message: Message, aheadMs: number): string {
   return words.join(" ");
 }
 
-function againOf({ debounceMs, only, keepContent, expected, expectedContent, pastOk }: Message): string[] {
-  if (debounceMs !== undefined && only !== undefined) throw new InvalidMessage("debounceMs and only: a pending message has one due time");
+function againOf(message: Message): string[] {
+  const { id, debounceMs, throttleMs, swallowMs, only, keepContent, expected, expectedContent, pastOk } = message;
   const rule = debounceMs === undefined ? [] : [`within=${spanMs("debounceMs", debounceMs, 1)}`];
+  if (throttleMs !== undefined) rule.push(`throttle=${spanMs("throttleMs", throttleMs, 1)}`);
+  if (swallowMs !== undefined) rule.push(`swallow=${spanMs("swallowMs", swallowMs, 1)}`);
   if (only !== undefined) rule.push(wordOf("only", only, ["later", "sooner", "content"]));
+  if (rule.length > 1) throw new InvalidMessage("debounceMs, throttleMs, swallowMs and only: a pending message has one due time");
+  const isThrottled = throttleMs !== undefined || swallowMs !== undefined;
+  if (isThrottled && (id === undefined || isGenerated(newId(id)))) {
+    throw new InvalidMessage("throttleMs and swallowMs need an id of your own: a generated id meets no earlier message");
+  }
   if (flagOf("keepContent", keepContent)) rule.push("keep");
   if (expected !== undefined) rule.push(`expected=${dueMs("expected", expected, pastOk)}`);
   if (expectedContent !== undefined) rule.push(`hash=${hashOf("expectedContent", expectedContent)}`);

@@ -61,6 +61,8 @@ class Run {
       backoff: said.backoff && { kind: said.backoff.kind, delaysMs: said.backoff.delays_ms },
       replace: said.replace,
       debounceMs: said.debounce_ms,
+      throttleMs: said.throttle_ms,
+      swallowMs: said.swallow_ms,
       only: said.only,
       keepContent: said.keep_content,
       expected: said.expected_ms,

@@ -60,6 +60,8 @@ const REFUSED: Record<string, [(client: any) => Promise<unknown>, RegExp]> = {
   "a delay below 0": [(c) => c.put({ ...message, afterMs: -1 }), /afterMs is -1: milliseconds, at least 0/],
   "a delay that is text": [(c) => c.put({ ...message, afterMs: "5m" }), /afterMs is "5m", not a number of milliseconds/],
   "two due times": [(c) => c.put({ ...message, at: new Date(), afterMs: 1 }), /one due time/],
+  "two rules for a put again": [(c) => c.put({ ...message, throttleMs: 1, only: "later" }), /one due time/],
+  "a throttle without an id": [(c) => c.put({ ...message, id: undefined, throttleMs: 1 }), /throttleMs and swallowMs need an id of your own/],
   "a misspelt field": [(c) => c.put({ ...message, atMs: 1 }), /a message has no atMs; it has topic, payload/],
   "a payload that is an object": [(c) => c.put({ ...message, payload: {} }), /a payload is text or bytes; JSON.stringify/],
   "a topic that is missing": [(c) => c.put({ payload: "x" }), /a topic is text, not undefined/],

@@ -10,7 +10,7 @@ from typing import Literal, cast
 
 from .checks import flag, one_of, shown, text, whole
 from .errors import InvalidArgument
-from .names import name, new_id
+from .names import generated, name, new_id
 from .protocol import (
     FLAG_BACKOFF,
     FLAG_EXPIRES,
@@ -26,6 +26,8 @@ from .protocol import (
 )
 from .times import When, epoch_ms, span_ms
 
+#: The options that are spans, and the words of the script for them.
+_SPANS = {"debounce": "within", "throttle": "throttle", "swallow": "swallow"}
 _DELAYS = {"fixed": [1], "exponential": [2], "list": range(1, MAX_DELAYS + 1)}
 
 
@@ -105,6 +107,11 @@ class Message:
     replace: bool = False
     #: Replaces; a pending message is due again at the new time, but at most this long after its first put.
     debounce: timedelta | None = None
+    #: Replaces; a pending message keeps its due time, and behind a delivery the put is due at least this long
+    #: after the due time of that. Needs an id of your own.
+    throttle: timedelta | None = None
+    #: As `throttle`, but a put that meets a pending or leased message, or a delivery in that time, is dropped: "exists".
+    swallow: timedelta | None = None
     #: Replaces; a pending message keeps its due time unless the new time is later, or sooner. With "content" it always keeps the
     #: due time: the put edits.
     only: Literal["later", "sooner", "content"] | None = None
@@ -169,11 +176,15 @@ class Message:
         return f"{replace} tried={epoch_ms('first_tried', self.first_tried, self.past_ok) + ahead_ms}"
 
     def _again(self) -> str:
-        if self.debounce is not None and self.only is not None:
-            raise InvalidArgument("give debounce or only: a pending message has one due time")
+        given = [option for option in (*_SPANS, "only") if getattr(self, option) is not None]
+        if len(given) > 1:
+            raise InvalidArgument(f"give {' or '.join(given)}: a pending message has one due time")
         rule = "" if self.only is None else one_of("only", self.only, ("later", "sooner", "content"))
-        if self.debounce is not None:
-            rule = f"within={span_ms('debounce', self.debounce, 1)}"
+        for option, word in _SPANS.items():
+            if option in given:
+                rule = f"{word}={span_ms(option, getattr(self, option), 1)}"
+        if not {"throttle", "swallow"}.isdisjoint(given) and (self.id is None or generated(new_id(self.id))):
+            raise InvalidArgument(f"{given[0]} needs an id of your own: a generated id meets no earlier message")
         words = [rule, "keep" if flag("keep_content", self.keep_content) else ""]
         if self.expected is not None:
             words.append(f"expected={epoch_ms('expected', self.expected, self.past_ok)}")

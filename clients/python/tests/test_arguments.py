@@ -149,6 +149,8 @@ SHARED = {
     "put backoff": (lambda c, v: message(backoff=v), "backoff", True),
     "put replace": (lambda c, v: message(replace=v), "replace", False),
     "put debounce": (lambda c, v: message(debounce=v), "debounce", True),
+    "put throttle": (lambda c, v: message(id="a", throttle=v), "throttle", True),
+    "put swallow": (lambda c, v: message(id="a", swallow=v), "swallow", True),
     "put only": (lambda c, v: message(only=v), "only", True),
     "put keep_content": (lambda c, v: message(keep_content=v), "keep_content", False),
     "put expected": (lambda c, v: message(expected=v), "expected", True),

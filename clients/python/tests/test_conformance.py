@@ -79,9 +79,9 @@ class Run:
                               ("expected", "expected_ms")):
             if given in said:
                 said[wanted] = said.pop(given)
-        for wanted, given in (("after", "after_ms"), ("debounce", "debounce_ms"), ("expire_after", "expire_after_ms")):
-            if given in said:
-                said[wanted] = span(said.pop(given))
+        for wanted in ("after", "debounce", "throttle", "swallow", "expire_after"):
+            if f"{wanted}_ms" in said:
+                said[wanted] = span(said.pop(f"{wanted}_ms"))
         return Message(payload=payload, past_ok=True, **said)
 
     async def step(self, step):

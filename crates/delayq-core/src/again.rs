@@ -1,7 +1,7 @@
 //! How a put meets a pending message with its id.
 //!
-//! In words as in the script's options: `later`, `sooner`, `content`, `within=<ms>`, `throttle=<ms>` or `swallow=<ms>`;
-//! `keep`; `expected=<ms>`; `hash=<16 hex digits>`; and `gen=<gen>` or `gen=any`.
+//! In words as in the script's options: `later`, `sooner`, `content`, `within=<ms>`, `throttle=<ms>` or `swallow=<ms>`; `keep`;
+//! `expected=<ms>`; `hash=<16 hex digits>`; and `gen=<gen>` or `gen=any`.
 
 use crate::envelope::ContentHash;
 use crate::time::UnixMillis;
@@ -47,10 +47,9 @@ pub enum DueRule {
     Content,
     /// That of the put again, but at most this long after the first put, in whole milliseconds.
     Within(Duration),
-    /// The due time of the pending message. Without one: at least this long after the last delivery, in whole milliseconds.
+    /// The due time of the pending message; behind a delivery, at least this long after its due time, in whole milliseconds.
     Throttle(Duration),
-    /// The due time of the pending message, which stays unchanged, as a message does that was delivered within this time, in
-    /// whole milliseconds.
+    /// None: a put that meets a message which is pending, leased, or was delivered in this window stores nothing.
     Swallow(Duration),
 }
 
@@ -65,10 +64,10 @@ pub enum Expectation {
     Gen(ExpectedGen),
 }
 
-/// The longest wait of a debounce, or the words of an [`Again`], are invalid.
+/// The span of a [`DueRule`], or the words of an [`Again`], are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is not a mode: expected later, sooner, content, within=MS, throttle=MS or swallow=MS (1 or more), and \
+    "{0:?} is not a mode: expected later, sooner, content, or within=MS, throttle=MS or swallow=MS (1 or more), and \
      optionally keep, expected=MS, hash=HASH (16 hex digits) and gen=GEN"
 )]
 pub struct OddAgain(String);
@@ -86,16 +85,14 @@ impl Again {
         self.expected.is_some() || self.content.is_some() || self.generation.is_some()
     }
 
-    /// True if the script accepts the longest wait, the window and the expected due time.
+    /// True if the script accepts the span and the expected due time.
     pub fn is_valid(self) -> bool {
         let expected = self.expected.is_none_or(|due| due.get() > 0 && due <= UnixMillis::MAX);
-        expected
-            && match self.due {
-                DueRule::Within(span) | DueRule::Throttle(span) | DueRule::Swallow(span) => {
-                    (1..1 << 53).contains(&span.as_millis())
-                }
-                _ => true,
-            }
+        let span = match self.due {
+            DueRule::Within(span) | DueRule::Throttle(span) | DueRule::Swallow(span) => Some(span),
+            DueRule::New | DueRule::Later | DueRule::Sooner | DueRule::Content => None,
+        };
+        expected && span.is_none_or(|span| (1..1 << 53).contains(&span.as_millis()))
     }
 }
 
@@ -128,6 +125,7 @@ impl FromStr for Again {
         for word in text.split(' ').filter(|word| !word.is_empty()) {
             let (name, value) = word.split_once('=').unwrap_or((word, ""));
             let ms = || value.parse().map_err(|_| odd());
+            let span = || ms().map(Duration::from_millis);
             let is_new = match name {
                 "keep" => !std::mem::replace(&mut again.keep, true),
                 "expected" => again.expected.replace(UnixMillis::new(ms()?)).is_none(),
@@ -138,9 +136,9 @@ impl FromStr for Again {
                         "later" => DueRule::Later,
                         "sooner" => DueRule::Sooner,
                         "content" => DueRule::Content,
-                        "within" => DueRule::Within(Duration::from_millis(ms()?)),
-                        "throttle" => DueRule::Throttle(Duration::from_millis(ms()?)),
-                        "swallow" => DueRule::Swallow(Duration::from_millis(ms()?)),
+                        "within" => DueRule::Within(span()?),
+                        "throttle" => DueRule::Throttle(span()?),
+                        "swallow" => DueRule::Swallow(span()?),
                         _ => return Err(odd()),
                     };
                     std::mem::replace(&mut again.due, rule) == DueRule::New
@@ -200,7 +198,8 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let minute = DueRule::Within(Duration::from_secs(60));
+        const MINUTE: Duration = Duration::from_secs(60);
+        let minute = DueRule::Within(MINUTE);
         for (due, keep, text) in [
             (DueRule::New, false, ""),
             (DueRule::New, true, "keep"),
@@ -209,8 +208,9 @@ mod tests {
             (DueRule::Content, false, "content"),
             (minute, false, "within=60000"),
             (minute, true, "within=60000 keep"),
-            (DueRule::Throttle(Duration::from_secs(60)), true, "throttle=60000 keep"),
-            (DueRule::Swallow(Duration::from_millis(1)), false, "swallow=1"),
+            (DueRule::Throttle(MINUTE), false, "throttle=60000"),
+            (DueRule::Throttle(MINUTE), true, "throttle=60000 keep"),
+            (DueRule::Swallow(MINUTE), false, "swallow=60000"),
         ] {
             let again = Again { due, keep, ..Again::default() };
             assert_eq!((again.to_string().as_str(), text.parse()), (text, Ok(again)));
@@ -233,14 +233,17 @@ mod tests {
             "within=0",
             "within=",
             "within=9007199254740992",
+            "throttle",
+            "throttle=0",
+            "swallow=",
+            "swallow=9007199254740992",
+            "throttle=1 swallow=1",
+            "within=1 throttle=1",
             "later sooner",
             "keep keep",
             "within=+1x",
             "content later",
             "content=1",
-            "throttle=0",
-            "swallow",
-            "throttle=1 swallow=1",
             "keep=",
             "expected",
             "expected=0",

@@ -112,6 +112,12 @@ pub enum MessageError {
     /// A debounce without a longest wait, or with a wait beyond every due time.
     #[error("the longest wait of a debounce is 1 ms to {max} ms", max = UnixMillis::MAX)]
     LongestWait,
+    /// A throttle without a window, or with a window beyond every due time.
+    #[error("the window of a throttle is 1 ms to {max} ms, and to the topic's remember_own", max = UnixMillis::MAX)]
+    Window,
+    /// A throttle of a message without an own id.
+    #[error("a throttle needs an id of your own: a generated id meets no earlier message")]
+    ThrottledWithoutId,
     /// A message that cannot be put at several dates ([`Message::series`]).
     #[error("a series {0}")]
     Series(&'static str),
@@ -250,6 +256,24 @@ impl Message {
         self
     }
 
+    /// Throttles: the first put is delivered as it says, usually at once, and later ones at most once in `window`. A put behind a
+    /// delivery is due at least `window` after the due time of what was delivered. A put that meets a pending message replaces its
+    /// content and leaves its due time. The answer is then *again*, with the due time in force. A leased message is never
+    /// replaced: *leased*. The window is at most the topic's time for which it
+    /// remembers own ids ([`crate::policy::Policy::remember_own`]).
+    pub fn throttle(mut self, window: Duration) -> Self {
+        (self.replace, self.again.due) = (true, DueRule::Throttle(window));
+        self
+    }
+
+    /// Throttles as [`Self::throttle`], but later puts in `window` are dropped: while a message with the same id and group is
+    /// pending or leased, and until `window` after the due time of what was delivered, the answer is *exists*, and nothing is
+    /// stored or changed.
+    pub fn swallow(mut self, window: Duration) -> Self {
+        (self.replace, self.again.due) = (true, DueRule::Swallow(window));
+        self
+    }
+
     /// Replaces as [`Self::replace`], but a pending message keeps its due time if that is later. The answer for a
     /// pending message is *again*.
     pub fn only_later(mut self) -> Self {
@@ -305,77 +329,6 @@ impl Message {
         self
     }
 
-    /// Checks everything that can be checked without Redis.
-    pub fn check(&self, max_payload_bytes: usize) -> Result<(), MessageError> {
-        if self.payload.len() > max_payload_bytes {
-            return Err(MessageError::PayloadTooLarge(self.payload.len(), max_payload_bytes));
-        }
-        for (name, _) in &self.headers {
-            if HEADER_NAME.check(name).is_err() {
-                return Err(MessageError::HeaderName(name.chars().take(40).collect()));
-            }
-        }
-        let header_bytes = self.headers.iter().map(|(name, value)| name.len() + value.len() + 3).sum();
-        if header_bytes > MAX_HEADER_BYTES {
-            return Err(MessageError::HeadersTooLarge(header_bytes, MAX_HEADER_BYTES));
-        }
-        if !self.any_time {
-            self.due.check()?;
-            self.expires.map_or(Ok(()), |expires| expires.check("the expiry"))?;
-        }
-        if let Due::At(due) = self.due {
-            if due.get() == 0 || due > UnixMillis::MAX {
-                return Err(MessageError::DueTime(due.get()));
-            }
-            if let Some(expires) = self.expires.filter(|&expires| expires <= due) {
-                return Err(MessageError::ExpiryBeforeDue { expires, due });
-            }
-        }
-        if self.expire_after.is_some_and(|lifetime| {
-            let ms = lifetime.as_millis();
-            self.expires.is_some() || ms == 0 || ms > u128::from(UnixMillis::MAX.get())
-        }) {
-            return Err(MessageError::ExpireAfter);
-        }
-        if self.backoff.as_ref().is_some_and(|backoff| !backoff.is_valid()) {
-            return Err(MessageError::Backoff);
-        }
-        if !self.again.is_valid() {
-            return Err(MessageError::LongestWait);
-        }
-        Ok(())
-    }
-
-    /// The envelope to put; `payload` is the stored form.
-    pub fn envelope(&self, payload: Vec<u8>, zstd: bool) -> Envelope {
-        let own = matches!(self.id, Some(MessageId::Own(_)));
-        Envelope {
-            state: State::Delayed,
-            generation: 0,
-            due: UnixMillis::new(0),
-            at: UnixMillis::new(0),
-            delivery: 0,
-            attempt: 0,
-            max_attempts: self.max_attempts,
-            doomed: false,
-            relative: false,
-            lifetime: self.expire_after,
-            hash: own.then(|| self.hash()),
-            expires: self.expires,
-            backoff: self.backoff.clone(),
-            group: self.group.clone(),
-            first: None,
-            headers: self.headers.clone(),
-            payload,
-            zstd,
-            blocks: false,
-            held: false,
-            paused: false,
-            blocked: false,
-            reason: None,
-        }
-    }
-
     /// The first 8 bytes of the SHA-256 of topic, group, headers and the producer's payload, each preceded by its
     /// length (4 bytes, big-endian). The due time is excluded: a repeat may carry another due time.
     fn hash(&self) -> ContentHash {
@@ -395,6 +348,40 @@ impl Message {
         let mut hash = [0; 8];
         hash.copy_from_slice(&digest[..8]);
         ContentHash(hash)
+    }
+}
+
+// === impl Envelope ===
+
+impl Envelope {
+    /// The envelope of a message to put; `payload` is the stored form.
+    pub fn of(message: &Message, payload: Vec<u8>, zstd: bool) -> Self {
+        let own = matches!(message.id, Some(MessageId::Own(_)));
+        Self {
+            state: State::Delayed,
+            generation: 0,
+            due: UnixMillis::new(0),
+            at: UnixMillis::new(0),
+            delivery: 0,
+            attempt: 0,
+            max_attempts: message.max_attempts,
+            doomed: false,
+            relative: false,
+            lifetime: message.expire_after,
+            hash: own.then(|| message.hash()),
+            expires: message.expires,
+            backoff: message.backoff.clone(),
+            group: message.group.clone(),
+            first: None,
+            headers: message.headers.clone(),
+            payload,
+            zstd,
+            blocks: false,
+            held: false,
+            paused: false,
+            blocked: false,
+            reason: None,
+        }
     }
 }
 
@@ -439,4 +426,49 @@ impl Due {
             Self::After(delay) => format!("+{}", delay.as_millis()),
         }
     }
+}
+
+/// Checks everything that can be checked without Redis.
+pub fn check(message: &Message, max_payload_bytes: usize) -> Result<(), MessageError> {
+    if message.payload.len() > max_payload_bytes {
+        return Err(MessageError::PayloadTooLarge(message.payload.len(), max_payload_bytes));
+    }
+    for (name, _) in &message.headers {
+        if HEADER_NAME.check(name).is_err() {
+            return Err(MessageError::HeaderName(name.chars().take(40).collect()));
+        }
+    }
+    let header_bytes = message.headers.iter().map(|(name, value)| name.len() + value.len() + 3).sum();
+    if header_bytes > MAX_HEADER_BYTES {
+        return Err(MessageError::HeadersTooLarge(header_bytes, MAX_HEADER_BYTES));
+    }
+    if !message.any_time {
+        message.due.check()?;
+        message.expires.map_or(Ok(()), |expires| expires.check("the expiry"))?;
+    }
+    if let Due::At(due) = message.due {
+        if due.get() == 0 || due > UnixMillis::MAX {
+            return Err(MessageError::DueTime(due.get()));
+        }
+        if let Some(expires) = message.expires.filter(|&expires| expires <= due) {
+            return Err(MessageError::ExpiryBeforeDue { expires, due });
+        }
+    }
+    if message.expire_after.is_some_and(|lifetime| {
+        let ms = lifetime.as_millis();
+        message.expires.is_some() || ms == 0 || ms > u128::from(UnixMillis::MAX.get())
+    }) {
+        return Err(MessageError::ExpireAfter);
+    }
+    if message.backoff.as_ref().is_some_and(|backoff| !backoff.is_valid()) {
+        return Err(MessageError::Backoff);
+    }
+    let is_throttled = matches!(message.again.due, DueRule::Throttle(_) | DueRule::Swallow(_));
+    if !message.again.is_valid() {
+        return Err(if is_throttled { MessageError::Window } else { MessageError::LongestWait });
+    }
+    if is_throttled && !matches!(message.id, Some(MessageId::Own(_))) {
+        return Err(MessageError::ThrottledWithoutId);
+    }
+    Ok(())
 }

@@ -127,7 +127,7 @@ pub fn line_of(listed: &Listed, envelope: &Envelope) -> String {
 
 /// A message that is still to be put, and has its id, as a line, without the end of the line; `reason` says why it was not.
 pub fn line_of_put(message: &Message, due: UnixMillis, reason: Option<&str>) -> String {
-    let mut envelope = message.envelope(message.payload.clone(), false);
+    let mut envelope = Envelope::of(message, message.payload.clone(), false);
     (envelope.due, envelope.reason) = (due, reason.map(str::to_owned));
     let id = message.id.as_ref().expect("a message has its id before it is spooled");
     line(&message.topic, id, &envelope, (message.replace, message.again))
@@ -389,7 +389,7 @@ mod tests {
         let full = full.backoff(delayq::Backoff::Fixed(Duration::from_millis(1500)));
         let lasting = Message::new(topic(), "x").at(due).with_id(id.clone()).max_attempts(3);
         for message in [plain, full, lasting.expire_after(Duration::from_millis(90_500))] {
-            let mut envelope = message.envelope(message.payload.clone(), false);
+            let mut envelope = Envelope::of(&message, message.payload.clone(), false);
             envelope.due = due;
             let id = message.id.clone().unwrap();
             let shard = delayq::protocol::ShardId::new(0);
@@ -399,7 +399,9 @@ mod tests {
             assert!(!line.contains('\n'), "{line}");
             assert_eq!(parse(line.as_bytes(), None, false), Ok(message.clone()), "{line}");
             let debounced = message.clone().debounce(Duration::from_secs(60)).keep_content();
-            for message in [message.replace(), debounced] {
+            let throttled = message.clone().throttle(Duration::from_secs(60));
+            let swallowed = message.clone().swallow(Duration::from_secs(60));
+            for message in [message.replace(), debounced, throttled, swallowed] {
                 let line = line_of_put(&message.clone().after(Duration::from_secs(1)), due, Some("conflict"));
                 assert_eq!(parse(line.as_bytes(), None, false), Ok(message), "{line}");
             }
@@ -437,6 +439,10 @@ mod tests {
             (
                 br#"{"topic":"t","payload":1,"replace":true,"again":"soon"}"#,
                 "again: \"soon\" is not a mode: expected later, sooner",
+            ),
+            (
+                br#"{"topic":"t","payload":1,"replace":true,"again":"throttle=1m"}"#,
+                "again: \"throttle=1m\" is not a mode: expected later, sooner, content, or within=MS, throttle=MS",
             ),
             (br#"{"topic":"t","due":-1}"#, "due: -1 ms is not between"),
             (br#"{"topic":"t","due":0}"#, "due: 0 ms is not between"),

@@ -16,7 +16,7 @@ use delayq_core::again::Again;
 use delayq_core::envelope::Envelope;
 use delayq_core::fate::Fate;
 use delayq_core::id::{Group, MessageId, Topic};
-use delayq_core::message::{Due, MAX_PAYLOAD_BYTES, Message, MessageError};
+use delayq_core::message::{Due, MAX_PAYLOAD_BYTES, Message, MessageError, check as check_message};
 use delayq_core::spool::{AnyRecord, GroupChange, GroupRecord, SpoolAction, SpoolRecord};
 use delayq_core::target::Target;
 use delayq_core::time::{Shift, UnixMillis};
@@ -51,7 +51,7 @@ struct Reader<'a>(&'a [u8]);
 /// Finds values that the stored form cannot hold.
 pub(crate) fn check(record: &SpoolRecord) -> Result<(), MessageError> {
     match &record.action {
-        SpoolAction::Put(message) => message.check(MAX_PAYLOAD_BYTES),
+        SpoolAction::Put(message) => check_message(message, MAX_PAYLOAD_BYTES),
         _ => Ok(()),
     }
 }
@@ -108,7 +108,7 @@ pub(crate) fn encode_message(record: &SpoolRecord, out: &mut Vec<u8>) {
                 push_name(out, again.to_string().as_bytes());
             }
             push_due(out, message.due);
-            message.envelope(Vec::new(), false).encode_to(out);
+            Envelope::of(message, Vec::new(), false).encode_to(out);
             out.extend(&message.payload);
         }
         SpoolAction::Reschedule(change) => push_change(out, *change),
@@ -324,13 +324,15 @@ mod tests {
     }
 
     fn again() -> impl Strategy<Value = Again> {
-        let within = (1_u64..1 << 53).prop_map(|ms| DueRule::Within(Duration::from_millis(ms)));
+        let span = || (1_u64..1 << 53).prop_map(Duration::from_millis);
         let due = prop_oneof![
             Just(DueRule::New),
             Just(DueRule::Later),
             Just(DueRule::Sooner),
             Just(DueRule::Content),
-            within
+            span().prop_map(DueRule::Within),
+            span().prop_map(DueRule::Throttle),
+            span().prop_map(DueRule::Swallow),
         ];
         let expected = proptest::option::of((1_u64..1 << 53).prop_map(UnixMillis::new));
         let content = proptest::option::of(any::<[u8; 8]>().prop_map(ContentHash));

@@ -45,8 +45,8 @@ impl Payloads {
             tokio::spawn(self.clone().ask());
         }
         match compression.compress(&message.payload) {
-            Some(payload) => message.envelope(payload, true),
-            None => message.envelope(message.payload.clone(), false),
+            Some(payload) => Envelope::of(message, payload, true),
+            None => Envelope::of(message, message.payload.clone(), false),
         }
     }
 

@@ -28,7 +28,7 @@ use crate::silence::Silence;
 use delayq_core::fate::{Advice, Fate};
 use delayq_core::id::Topic;
 use delayq_core::limits::MAX_IDS_A_CALL;
-use delayq_core::message::Message;
+use delayq_core::message::{Message, check};
 use delayq_core::shard::ShardId;
 use delayq_core::spool::Spool;
 use delayq_core::target::Reference;
@@ -209,7 +209,7 @@ impl Producer {
         let refused = |error| PutError { reference: None, error };
         let most = PAYLOAD.check(self.client.max_payload_bytes).map_err(|odd| refused(odd.into()))?;
         let place =
-            message.check(most).and_then(|()| self.placing.place(&mut message, fallback, clock::now()));
+            check(&message, most).and_then(|()| self.placing.place(&mut message, fallback, clock::now()));
         let place = place.map_err(|error| refused(error.into()))?;
         Ok(Placed::new(message, place, is_free))
     }

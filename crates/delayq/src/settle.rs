@@ -8,7 +8,7 @@ use crate::options::PAYLOAD;
 use delayq_core::call::Call;
 use delayq_core::id::Topic;
 use delayq_core::leased::{Leased, NextPut};
-use delayq_core::message::Message;
+use delayq_core::message::{Message, check};
 use delayq_core::script::Verb;
 use delayq_core::shard::ShardId;
 use delayq_core::verbs::put;
@@ -82,7 +82,7 @@ type SettleKey = (Verb, ShardId, Option<Topic>);
 
 /// The put of the next message of `leased`, checked and encoded.
 pub(crate) fn next_put(client: &Client, leased: &Leased, next: Message) -> Result<NextPut, Error> {
-    next.check(PAYLOAD.check(client.max_payload_bytes)?)?;
+    check(&next, PAYLOAD.check(client.max_payload_bytes)?)?;
     let next = leased.next(next, clock::now())?;
     Ok(leased.put(&next, client.payloads.stored(&next).encode()))
 }

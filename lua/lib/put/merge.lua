@@ -77,10 +77,12 @@ local function merge(old, env, flags, max)
   return nil, old.max, with_first(env, flags, first)
 end
 
--- Meets what is under the id: the answer; or nil, and what is to be stored, as `merge` returns it.
+-- Meets what is under the id: the answer; or nil, and what is to be stored, as `merge` returns it, and the message that moved
+-- the due time.
 local function meet(id, pending, env, flags, max)
-  local answer = (expected_due or expected_hash or expected_gen) and unexpected(id, pending, env, flags)
-  if not answer and (rule == 'throttle' or rule == 'swallow') then answer = throttled(id, flags, env) end
+  local answer, behind = (expected_due or expected_hash or expected_gen) and unexpected(id, pending, env, flags), nil
+  if not answer and (rule == 'throttle' or rule == 'swallow') then answer, behind = throttled(id, flags, env) end
   if answer then return answer end
-  return merge(pending, env, flags, max)
+  answer, max, env, flags = merge(pending, env, flags, max)
+  return answer, max, env, flags, pending or behind
 end

@@ -4,7 +4,8 @@
 -- CHANGES  due
 -- GIVES    throttled
 
--- The answer to a put that is swallowed or refused; else nil, and `due` is outside the window of the last delivery. The window
+-- The answer to a put that is swallowed or refused; else nil, the message behind whose window the put is due, if that is later
+-- than the put says, and `due` is outside the window of the last delivery. The window
 -- begins with the due time of the last delivery, which its marker keeps: without it nobody knows. A clock that was set back
 -- delays a put by the window at most.
 local function throttled(id, flags, env)
@@ -17,8 +18,9 @@ local function throttled(id, flags, env)
   if not m then return nil end
   if rule == 'throttle' then
     local is_last = (m.state == DEAD or m.state == OUTCOME.delivered) and not was_put(m, flags, env)
+    local own = due
     if is_last then due = math.max(due, math.min(m.due, now) + span) end
-    return nil
+    return nil, due > own and m or nil
   end
   local is_recent = m.state <= LEASED or m.state == OUTCOME.delivered and math.min(m.due, now) + span > now
   return is_recent and string.format('exists %s %.0f', state_of(m), m.state <= LEASED and m.due or m.at) or nil

@@ -70,16 +70,23 @@ pub struct Put {
     #[arg(long, conflicts_with = "from")]
     replace: bool,
     /// Replace a message with the same id; a pending one is due again at the new time, at most this long after its first put
-    #[arg(long, value_name = "LONGEST", conflicts_with_all = ["from", "only_later", "only_sooner", "only_content"])]
+    #[arg(long, value_name = "LONGEST", conflicts_with = "from", group = "rule")]
     debounce: Option<HumanDuration>,
+    /// Replace a message with the same id; a pending one keeps its due time, and behind a delivery it is due at least this long
+    /// after the due time of that: at once, then at most once in the window
+    #[arg(long, value_name = "WINDOW", conflicts_with = "from", group = "rule")]
+    throttle: Option<HumanDuration>,
+    /// As --throttle, but a put that meets a pending or leased message, or a delivery in the window, is dropped
+    #[arg(long, value_name = "WINDOW", conflicts_with = "from", group = "rule")]
+    swallow: Option<HumanDuration>,
     /// Replace a message with the same id; a pending one keeps its due time if that is later
-    #[arg(long, conflicts_with_all = ["from", "only_sooner", "only_content"])]
+    #[arg(long, conflicts_with = "from", group = "rule")]
     only_later: bool,
     /// Replace a message with the same id; a pending one keeps its due time if that is sooner
-    #[arg(long, conflicts_with_all = ["from", "only_content"])]
+    #[arg(long, conflicts_with = "from", group = "rule")]
     only_sooner: bool,
     /// Replace a message with the same id; a pending one keeps its due time: only its content changes
-    #[arg(long, conflicts_with = "from")]
+    #[arg(long, conflicts_with = "from", group = "rule")]
     only_content: bool,
     /// Replace only a pending message that is due at this time, as a listing shows it
     #[arg(long, value_name = "TIME", conflicts_with = "from", allow_hyphen_values = true)]
@@ -217,6 +224,12 @@ impl Put {
         if let Some(longest) = self.debounce {
             message = message.debounce(*longest);
         }
+        if let Some(window) = self.throttle {
+            message = message.throttle(*window);
+        }
+        if let Some(window) = self.swallow {
+            message = message.swallow(*window);
+        }
         if self.only_later {
             message = message.only_later();
         }
@@ -250,6 +263,9 @@ fn not_stored(answer: &Answer) -> Option<Fault> {
     let id = &answer.reference.id;
     match &answer.outcome {
         outcome if outcome.is_accepted() => None,
+        PutOutcome::Refused(why) if why.starts_with("throttle ") || why.starts_with("swallow ") => {
+            Some(usage(format!("{id} was not stored: its {why}")))
+        }
         PutOutcome::Refused(why) => Some(usage(format!("{id} was not stored: its {why} is out of range"))),
         _ => Some(refused(format!("{id} was not stored"))),
     }

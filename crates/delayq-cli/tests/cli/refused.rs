@@ -181,6 +181,31 @@ async fn a_put_again_moves_a_pending_message_by_its_rule_and_within_its_bound() 
 }
 
 #[tokio::test]
+async fn a_throttled_put_leaves_the_due_time_and_a_swallowed_one_everything() {
+    let redis = deployment().await;
+    let put = async |payload: &str, how: &[&str]| run(&redis, &[&["put", "t", payload], how].concat()).await;
+    let first = put("one", &["--id", "a", "--in", "1h", "--throttle", "30s"]).await;
+    assert!(first.stdout.starts_with("stored a, due "), "{first:?}");
+    let second = put("two", &["--id", "a", "--throttle", "30s"]).await;
+    assert!(second.code == Some(0) && second.stdout.contains("still due "), "{second:?}");
+    let third = put("three", &["--id", "a", "--swallow", "30s"]).await;
+    assert!(third.code == Some(0) && third.stdout.starts_with("a exists: delayed, "), "{third:?}");
+    assert_eq!(done(&redis, &["get", "t", "a", "--payload"]).await, "two");
+    for (how, named) in [
+        (&["--throttle", "30s"][..], "a throttle needs an id of your own"),
+        (&["--id", "a", "--swallow", "61s"], "a was not stored: its swallow of 61000 ms: "),
+        (&["--id", "a", "--throttle", "0s"], "the window of a throttle is 1 ms to "),
+        (&["--id", "a", "--throttle", "30s", "--debounce", "1m"], "cannot be used with"),
+        (&["--id", "a", "--throttle", "30s", "--swallow", "30s"], "cannot be used with"),
+    ] {
+        let refused = put("x", how).await;
+        assert!(refused.code == Some(64) && refused.stderr.contains(named), "{how:?}: {refused:?}");
+    }
+    assert_eq!(done(&redis, &["get", "t", "a", "--payload"]).await, "two");
+    assert!(done(&redis, &["audit"]).await.contains("balance"));
+}
+
+#[tokio::test]
 async fn names_that_try_to_forge_keys_are_plain_names() {
     let redis = deployment().await;
     let ids = ["a/b", "{dq:1}:meta", "m:1:a", "~~tilde", "😀", "a:b:c", " "];

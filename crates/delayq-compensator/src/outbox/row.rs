@@ -235,6 +235,10 @@ mod tests {
                 OutboxRow { again: Some("soon".to_owned()), replaces: true, ..put() },
                 "again: \"soon\" is not a mode",
             ),
+            (
+                OutboxRow { again: Some("throttle=0".to_owned()), replaces: true, ..put() },
+                "again: \"throttle=0\" is not a mode",
+            ),
         ] {
             let shown = format!("{row:?}");
             let why = row.record(NOW).unwrap_err();

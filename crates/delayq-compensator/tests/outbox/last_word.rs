@@ -23,15 +23,17 @@ const NEXT: &str = "INSERT INTO delayq_outbox (topic, id, delay_ms, payload, rep
 
 /// Puts again in each mode: `a` keeps its due time and content, `b` takes the later time and the new content, `c` is debounced
 /// with a longest wait that is shorter than its delay. The mode of `d` does not exist. `e` is edited where it is, and `f` is
-/// expected to be due at another time.
+/// expected to be due at another time. `g` is throttled, and `h` swallowed.
 const AGAIN: &str = "
     INSERT INTO delayq_outbox (topic, id, delay_ms, payload) VALUES
         ('orders', 'a', 80000000, 'x'), ('orders', 'b', 80000000, 'x'), ('orders', 'c', 80000000, 'x'),
-        ('orders', 'e', 80000000, 'x'), ('orders', 'f', 80000000, 'x');
+        ('orders', 'e', 80000000, 'x'), ('orders', 'f', 80000000, 'x'), ('orders', 'g', 80000000, 'x'),
+        ('orders', 'h', 80000000, 'x');
     INSERT INTO delayq_outbox (topic, id, delay_ms, payload, replaces, again) VALUES
         ('orders', 'a', 160000000, 'y', TRUE, 'sooner keep'), ('orders', 'b', 160000000, 'y', TRUE, 'later'),
         ('orders', 'c', 160000000, 'y', TRUE, 'within=120000000'), ('orders', 'd', 160000000, 'y', TRUE, 'soon'),
-        ('orders', 'e', 160000000, 'y', TRUE, 'content'), ('orders', 'f', 160000000, 'y', TRUE, 'expected=1')";
+        ('orders', 'e', 160000000, 'y', TRUE, 'content'), ('orders', 'f', 160000000, 'y', TRUE, 'expected=1'),
+        ('orders', 'g', 0, 'y', TRUE, 'throttle=60000'), ('orders', 'h', 0, 'y', TRUE, 'swallow=60000')";
 
 async fn are_put_again(readers: &Readers) {
     let reader = readers.read();
@@ -44,6 +46,8 @@ async fn are_put_again(readers: &Readers) {
         ("c", 120_000_000, "y"),
         ("e", 80_000_000, "y"),
         ("f", 80_000_000, "x"),
+        ("g", 80_000_000, "y"),
+        ("h", 80_000_000, "x"),
     ] {
         let kept = readers.stored(id, None).await.unwrap();
         let ahead = kept.due.get() - now;

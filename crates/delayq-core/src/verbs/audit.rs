@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_place_is_told_of_a_pending_message_and_whether_it_has_another() {
-        let plain = Message::new(Topic::new("t").unwrap(), "x").envelope(b"x".to_vec(), false);
+        let plain = Envelope::of(&Message::new(Topic::new("t").unwrap(), "x"), b"x".to_vec(), false);
         let (state, due) = (State::Delayed, UnixMillis::new(2 * HOUR_MS + 1));
         let delayed = Envelope { state, due, generation: 0x0102_0304, ..plain };
         let place = |envelope: &Envelope| place_if_delayed(b"m:12:a:7", &envelope.encode()[..HEAD_BYTES]);

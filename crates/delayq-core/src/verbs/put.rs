@@ -20,11 +20,12 @@ pub enum PutOutcome {
     Stored(UnixMillis),
     /// Stored and already due, so ready.
     Ready(UnixMillis),
-    /// Merged with a pending message, as [`Message::debounce`] and its kind ask for.
+    /// Merged with a pending message, as [`Message::debounce`] and its kind ask for; or, by [`Message::throttle`], due later than
+    /// it says, behind a message that was delivered.
     Again {
-        /// The state: delayed or ready.
+        /// The state of the message that was met: delayed or ready; delivered or dead.
         state: State,
-        /// The due time before.
+        /// Its due time.
         old: UnixMillis,
         /// The due time in force.
         due: UnixMillis,

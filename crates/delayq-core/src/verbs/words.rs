@@ -39,7 +39,10 @@ pub const WORDS: [(Verb, &[Word]); 8] = [
         &[
             yes("stored", "the message is stored"),
             yes("ready", "the message is stored, and due"),
-            yes("again", "the put was merged with the pending message; the answer says when that is due"),
+            yes(
+                "again",
+                "the put was merged with the message that it met, or is due behind it; the answer says when",
+            ),
             yes("exists", "the same message is known; not accepted if cancelled, expired or purged"),
             no("conflict", "the id is taken by another message"),
             no("changed", "the message to replace is not as expected; the state and the time say how it is"),

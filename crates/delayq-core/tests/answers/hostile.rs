@@ -36,11 +36,11 @@ fn envelopes() -> Vec<Vec<u8>> {
         .header("traceparent", "00-1")
         .max_attempts(3)
         .backoff(Backoff::Exponential { first: Duration::from_secs(1), longest: Duration::from_secs(60) });
-    let mut dead = full.envelope(b"x".to_vec(), false);
+    let mut dead = Envelope::of(&full, b"x".to_vec(), false);
     dead.reason = Some("it was refused".to_owned());
     vec![
-        bare.envelope(b"payload".to_vec(), false).encode(),
-        full.envelope(vec![1; 40], true).encode(),
+        Envelope::of(&bare, b"payload".to_vec(), false).encode(),
+        Envelope::of(&full, vec![1; 40], true).encode(),
         dead.encode(),
     ]
 }

@@ -86,6 +86,38 @@ async fn any_other_body_is_the_payload_and_headers_describe_the_message() {
 }
 
 #[tokio::test]
+async fn a_throttled_put_is_ready_at_once_and_then_due_a_window_after_the_last_delivery() {
+    let stage = Stage::start("").await;
+    let put = async |again: &str| {
+        let body = json!({ "payload": again, "replace": true, "again": again });
+        stage.gateway.put("/v1/topics/t/messages/a", &body).await
+    };
+    assert_eq!(put("throttle=30000").await.with(201)["outcome"], "ready");
+    assert_eq!(put("throttle=30000 keep").await.with(200)["outcome"], "again");
+    assert_eq!(put("swallow=30000").await.with(200)["outcome"], "exists", "pending");
+    let reserve = json!({ "topics": ["t"], "lease": "10m" });
+    let taken = stage.gateway.post("/v1/reserve", &reserve).await.with(200)["messages"][0].clone();
+    assert_eq!(taken["payload"], "throttle=30000");
+    assert_eq!(put("swallow=30000").await.with(200)["state"], "leased");
+    let ack = json!([{ "receipt": taken["receipt"], "do": "ack" }]);
+    stage.gateway.post("/v1/settle", &ack).await.with(200);
+    assert_eq!(put("swallow=30000").await.with(200)["state"], "delivered");
+    let behind = put("throttle=30000").await.with(200);
+    assert_eq!((&behind["outcome"], &behind["state"]), (&json!("again"), &json!("delivered")));
+    assert_eq!(behind["due_ms"].as_u64(), taken["due_ms"].as_u64().map(|due| due + 30_000));
+    let pending = stage.gateway.get("/v1/topics/t/messages/a").await.with(200);
+    assert_eq!((&pending["state"], &pending["due_ms"]), (&json!("delayed"), &behind["due_ms"]));
+    for again in ["throttle=60001", "swallow=60001"] {
+        let refused = put(again).await.with(422);
+        let detail = refused["detail"].as_str().unwrap();
+        assert!(detail.contains("60001 ms") && detail.contains("remember_own_ms"), "{detail}");
+    }
+    let body = json!({ "payload": 1, "replace": true, "again": "throttle=30000" });
+    let nameless = stage.gateway.post("/v1/topics/t/messages", &body).await.with(422);
+    assert!(nameless["detail"].as_str().unwrap().contains("needs an id of your own"), "{nameless}");
+}
+
+#[tokio::test]
 async fn a_due_time_is_spread_by_the_id_wherever_the_request_names_both() {
     let stage = Stage::start("").await;
     let due = |put: &Answer| put.with(201)["due_ms"].as_u64().unwrap();

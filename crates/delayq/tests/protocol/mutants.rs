@@ -38,7 +38,7 @@ fn known(written: &str, what: &str) -> Option<u64> {
 }
 
 /// Name of the fault, file, text, replacement.
-const MUTANTS: [(&str, &str, &str, &str); 128] = [
+const MUTANTS: [(&str, &str, &str, &str); 129] = [
     ("a finish is missing from the history", "lib/finish", "  note(m.no, m.id, outcome)\n", ""),
     ("a ready message is missing from the history", "lib/pump/move", "if any_history then", "if false then"),
     (
@@ -242,6 +242,7 @@ const MUTANTS: [(&str, &str, &str, &str); 128] = [
         "math.min(m.due, now) + span) end",
         "m.due + span) end",
     ),
+    ("a throttle tells the own time of a put", "lib/put/throttle", "due > own and m or nil", "nil"),
     ("a throttle takes any window", "lib/put/throttle", "span > kept", "false"),
     ("a throttle takes a generated id", "lib/put/throttle", "if generated(id) then", "if false then"),
     ("a put is never swallowed", "lib/put/throttle", "return is_recent and", "return false and"),

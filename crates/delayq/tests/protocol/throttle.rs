@@ -45,8 +45,8 @@ async fn of_many_throttled_puts_the_first_and_then_the_last_of_each_window_is_de
     assert_eq!(put(&mut lab, throttled(1)).await, format!("again ready {NOW} {NOW}"), "not delivered yet");
     deliver(&mut lab).await;
     lab.at(2000);
-    assert_eq!(put(&mut lab, throttled(2)).await, "stored");
     let end = NOW + WINDOW_MS;
+    assert_eq!(put(&mut lab, throttled(2)).await, format!("again delivered {NOW} {end}"));
     assert_eq!(put(&mut lab, throttled(1)).await, format!("again delayed {end} {end}"));
     assert_eq!(content(&lab.shard.snapshot().await), 1, "the last put counts");
     let kept = Item { again: Again { keep: true, ..throttled(2).again }, ..throttled(2) };
@@ -54,9 +54,14 @@ async fn of_many_throttled_puts_the_first_and_then_the_last_of_each_window_is_de
     assert_eq!(content(&lab.shard.snapshot().await), 1);
     lab.at(WINDOW_MS + 500);
     deliver(&mut lab).await;
-    assert_eq!(put(&mut lab, throttled(0)).await, "stored");
+    let behind = format!("again delivered {end} {}", end + WINDOW_MS);
+    assert_eq!(
+        put(&mut lab, throttled(0)).await,
+        behind,
+        "the window begins with the due time, not with the delivery"
+    );
     let next = lab.shard.snapshot().await.envelope(&(1, b"a".to_vec())).unwrap().due;
-    assert_eq!(next.get(), end + WINDOW_MS, "the window begins with the due time, not with the delivery");
+    assert_eq!(next.get(), end + WINDOW_MS);
 }
 
 #[tokio::test]
@@ -85,7 +90,8 @@ async fn a_put_is_swallowed_while_its_id_is_pending_leased_or_delivered_within_t
 
 #[tokio::test]
 async fn a_dead_letter_delays_a_throttled_put_and_swallows_none() {
-    for (item, wanted) in [(throttled(0), "stored"), (swallowed(0), "ready")] {
+    let behind = format!("again dead {NOW} {}", NOW + WINDOW_MS);
+    for (item, wanted) in [(throttled(0), &*behind), (swallowed(0), "ready")] {
         let mut lab = Lab::new().await;
         assert_eq!(put(&mut lab, item.clone()).await, "ready");
         let receipts = lab.reserve("t").await;
@@ -114,7 +120,8 @@ async fn the_repeat_of_a_throttled_put_that_was_delivered_delivers_nothing_more(
     deliver(&mut lab).await;
     let repeat = |content| Item { tried: Some(NOW), ..throttled(content) };
     assert_eq!(put(&mut lab, repeat(0)).await, format!("exists delivered {}", NOW + 1));
-    assert_eq!(put(&mut lab, repeat(1)).await, "stored", "the first try of other content was not delivered");
+    let behind = format!("again delivered {NOW} {}", NOW + WINDOW_MS);
+    assert_eq!(put(&mut lab, repeat(1)).await, behind, "the first try of other content was not delivered");
 }
 
 #[tokio::test]
@@ -124,7 +131,8 @@ async fn a_clock_that_was_set_back_delays_a_throttled_put_by_one_window() {
     assert_eq!(put(&mut lab, throttled(0)).await, "ready");
     deliver(&mut lab).await;
     lab.at(0);
-    assert_eq!(put(&mut lab, throttled(0)).await, "stored");
+    let behind = format!("again delivered {} {}", NOW + 3_600_000, NOW + WINDOW_MS);
+    assert_eq!(put(&mut lab, throttled(0)).await, behind);
     assert_eq!(lab.shard.snapshot().await.buckets[0].3, NOW + WINDOW_MS);
 }
 

@@ -4,7 +4,7 @@
 --          expire_after, fields, followed, gen, group_and_expiry, held, is_new, is_stale, join_indexes, key_of,
 --          largest, lifetime_of, max_default, meet, merges, misnamed, no, note, now, pending_at, push_ready,
 --          ready_stamp, receipt, record, sub, taken, topic, topic_open, tried, turn_behind, unblock, BLOCKS, DEAD,
---          DOOMED, EXPIRES, FORMAT, HASH, HEAD, INDEXED, LAST_MS, LIFETIME, PENDING, RELATIVE
+--          DOOMED, EXPIRES, FORMAT, HASH, HEAD, INDEXED, LAST_MS, LIFETIME, PENDING, RELATIVE, STATE
 -- CHANGES  accepted, due, is_new, largest
 -- GIVES    put
 
@@ -22,10 +22,10 @@ local function put(id, text, env)
   if flags > HASH or flags == HASH and #env < 40 then check_fields(env, flags) end
   high, low = byte(env, 31, 32)
   local max = high + low > 0 and high * 256 + low or max_default
-  local pending, answer, old
+  local pending, met, answer, old
   if merges then
     pending = found and pending_at(id)
-    answer, max, env, flags = meet(id, pending, env, flags, max)
+    answer, max, env, flags, met = meet(id, pending, env, flags, max)
     if answer then return answer end
   end
 
@@ -88,5 +88,6 @@ local function put(id, text, env)
   if led then ack(led, old) end
   note(no, id, 'put %.0f %s', due, direct and 'ready' or 'stored')
   if pending then return again(direct and 'ready' or 'delayed', pending) end
+  if met then return again(STATE[met.state], met) end
   return direct and 'ready' or 'stored'
 end

@@ -1,13 +1,19 @@
 //! The answer to a put, as a sentence.
 
 use crate::output::time;
-use delayq::{Put as Answer, PutOutcome};
+use delayq::{Put as Answer, PutOutcome, State};
 
 pub(super) fn sentence(answer: &Answer) -> String {
     let id = &answer.reference.id;
     match &answer.outcome {
         PutOutcome::Stored(due) => format!("stored {id}, due {}", time(*due)),
         PutOutcome::Ready(due) => format!("stored {id}, due {}: it is ready", time(*due)),
+        PutOutcome::Again { state: State::Leased, due, .. } => {
+            format!("{id} is leased; put behind that, due {}", time(*due))
+        }
+        PutOutcome::Again { state: state @ (State::Delivered | State::Dead), old, due } => {
+            format!("{id} was due {} and is {state}; put behind that, due {}", time(*old), time(*due))
+        }
         PutOutcome::Again { old, due, .. } if due == old => {
             format!("{id} was already pending, still due {}", time(*due))
         }

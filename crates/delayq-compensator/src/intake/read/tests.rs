@@ -244,6 +244,7 @@ fn what_cannot_be_read_is_refused_with_what_is_wrong() {
         (vec![("delayq-replace", "yes")], "expected true or false"),
         (vec![("delayq-again", "later")], "delayq-again is \"later\": needs replace"),
         (vec![("delayq-replace", "true"), ("delayq-again", "soon")], "\"soon\" is not a mode"),
+        (vec![("delayq-replace", "true"), ("delayq-again", "swallow=1m")], "\"swallow=1m\" is not a mode"),
         (vec![("delayq-verb", "cancel"), ("delayq-again", "later")], "a cancel takes no delayq-again"),
         (vec![("delayq-max-attempts", "-1")], "expected a number up to 65535"),
         (vec![("delayq-group", "")], "it is empty"),

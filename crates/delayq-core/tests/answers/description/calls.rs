@@ -135,6 +135,8 @@ const CALLS: &[(&str, &[(&str, &str)])] = &[
             ("backoff", "backoff"),
             ("replace", "flag"),
             ("debounce", "longest wait"),
+            ("throttle", "longest wait"),
+            ("swallow", "longest wait"),
             ("only", "rule"),
             ("keep_content", "flag"),
             ("expected", "time"),

@@ -50,6 +50,12 @@ impl Run<'_> {
         if let Some(longest) = said["debounce_ms"].as_u64() {
             message = message.debounce(Duration::from_millis(longest));
         }
+        if let Some(window) = said["throttle_ms"].as_u64() {
+            message = message.throttle(Duration::from_millis(window));
+        }
+        if let Some(window) = said["swallow_ms"].as_u64() {
+            message = message.swallow(Duration::from_millis(window));
+        }
         message = match said["only"].as_str() {
             Some("later") => message.only_later(),
             Some("sooner") => message.only_sooner(),

@@ -34,11 +34,13 @@ impl Model {
         {
             return answer;
         }
+        let own = due;
         if item.replace
             && let Some(answer) = self.throttled(&name, item, &stored, &mut due)
         {
             return answer;
         }
+        let behind = (due > own).then(|| self.messages[&name].clone());
         if let Some(old) = &pending {
             due = merged_due(item.again.due, due, old, stored.first);
             if item.again.keep && due == old.due() && stored.first == old.stored.first {
@@ -86,6 +88,9 @@ impl Model {
         self.messages.insert(name, Msg { place, stored });
         if let Some(old) = pending {
             return format!("again {} {} {due}", if is_ready { "ready" } else { "delayed" }, old.due());
+        }
+        if let Some(old) = behind {
+            return format!("again {} {} {due}", old.word(), old.due());
         }
         if is_ready { "ready" } else { "stored" }.into()
     }
