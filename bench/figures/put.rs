@@ -129,7 +129,7 @@ fn request(prepared: &Prepared, shard: ShardId, messages: &[Message]) -> Request
     for message in messages {
         let id = message.id.as_ref().expect("a message has its id before it is put").clone();
         let target = delayq::Target { id, group: message.group.clone() };
-        let envelope = Envelope::of(&message, message.payload.clone(), false).encode();
+        let envelope = Envelope::of(message, message.payload.clone(), false).encode();
         words.extend([
             target.stored().into_owned(),
             message.due.argument().into_bytes(),
