@@ -80,12 +80,12 @@ local key_of = base .. 'm:' .. no .. ':'
 max_default, expire_after = policies(no, 'max_attempts', 'expire_after_ms')
 accepted = 0
 
---# include put/options, put/again, put/throttle, put/merge, put/join, put/check
+--# include put/options, put/successor, put/again, put/throttle, put/merge, put/join, put/check
 
 -- Functions for the option `ack`, created on demand: each costs as much as a command.
 local followed, ack
 local function of_acks()
---# include receipt, flight, put/follow
+--# include place, successor, receipt, flight, put/follow
   return judge_next, end_acked
 end
 --# include put/each

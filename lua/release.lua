@@ -8,7 +8,7 @@
 -- RETURNS  one answer a message: delayed <due ms> | ready <due ms> | buried | cancelled | expired-message |
 --          expired (the lease was lost: nothing was changed) | failed <why>
 -- COST     O(log n) a message, n = messages of its topic due in its hour
---# include now, limits, arguments, delay, registry, shard, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, fair, push, note, ends, turn, finish, place, receipt, kill, backoff, retry, flight, each
+--# include now, limits, arguments, delay, registry, shard, defaults, policy, stats, nearest, alarm, gen, format, fields, envelope, hour, bucket, ready, fair, push, note, ends, turn, finish, place, successor, receipt, kill, backoff, retry, flight, each
 
 arguments('release', 1, 4)
 gens(#ARGV)

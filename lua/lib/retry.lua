@@ -22,26 +22,36 @@ local function backoff_ms(m)
 end
 
 -- Leased -> delayed or ready again after `delay` ms (nil: the message's back-off), or dead with `reason` after the last
--- attempt, or expired, or cancelled if requested meanwhile. Returns the word.
+-- attempt, or expired, or cancelled if requested meanwhile. A successor takes its place. Returns the word.
 local function give_back(m, delay, reason)
   if bit.band(m.flags, DOOMED) > 0 then
-    finish(m, 'cancelled')
+    if not succeed(m, 'cancelled') then finish(m, 'cancelled') end
     return 'cancelled'
   end
   local _, expires = fields(m.env, m.flags)
   if expires and expires <= now then
-    finish(m, 'expired')
+    if not succeed(m, 'expired') then finish(m, 'expired') end
     return 'expired'
   end
   if m.max > 0 and m.attempt >= m.max then
-    kill(m, reason)
+    if not succeed(m, 'buried', reason) then kill(m, reason) end
     return 'buried'
   end
-  local due = now + (delay or backoff_ms(m))
-  if expires then
-    -- The pump removed it from the index if the clock read later meanwhile.
-    alarm('expiries', expires)
-    redis.call('ZADD', base .. 'expiries', expires, m.no .. ':' .. m.id)
+  local due, env = now + (delay or backoff_ms(m)), successor_of(m)
+  if env then
+    -- As a throttled put replaces a pending message: the due time stays, and so does a block.
+    local blocks = bit.band(m.flags, BLOCKS)
+    become(m, env)
+    m.flags = bit.bor(m.flags, blocks)
+    note(m.no, m.id, 'replaced')
   end
-  return place(m, due)
+  -- The pump removed an expiry from the index if the clock read later meanwhile.
+  renew_expiry_of(m, expires, false)
+  local word = place(m, due)
+  if env then
+    renew_expiry_of(m, expires, true)
+    count('replaced', m.no, 1)
+    count('accepted', m.no, 1)
+  end
+  return word
 end

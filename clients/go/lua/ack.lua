@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- ack: ends delivered messages.
 --
--- MOVES    LEASED -> delivered (gone, or a marker while its topic remembers)
+-- MOVES    LEASED -> delivered (gone, or a marker while its topic remembers) | DELAYED | READY (as its successor)
 -- KEYS     {ns:shard}:meta, {ns:shard}:never
 -- ARGV     layout, then 1 a message (1 to 500): receipt
 -- RETURNS  one answer a message: delivered | expired (the lease was lost: nothing was changed) | failed <why>
@@ -37,7 +37,8 @@ end
 -- The general path handles the remaining messages one by one.
 if others or not together then
 local function one_by_one()
---# include fields, policy, stats, alarm, envelope, note, ends, turn, finish, receipt, flight
+local held, any_fair = unpack(redis.call('HMGET', KEYS[1], 'hold', 'fair'))
+--# include fields, policy, stats, alarm, gen, envelope, hour, bucket, ready, fair, push, note, ends, turn, finish, place, successor, receipt, flight
 --# include ack/each
 end
   one_by_one()

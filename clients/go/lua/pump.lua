@@ -88,7 +88,7 @@ if rang == 0 then
 end
 
 if indexes then
---# include push, defaults, policy, stats, nearest, alarm, gen, fields, envelope, starts, hour, bucket, stale, note, ends, turn, finish, place, receipt, kill, backoff, retry, lease, flight
+--# include push, defaults, policy, stats, nearest, alarm, gen, fields, envelope, starts, hour, bucket, stale, note, ends, turn, finish, place, successor, receipt, kill, backoff, retry, lease, flight
 local longest = math.max(longest_lease(), LEASE_MS)
 
 --# include pump/index, pump/leases, pump/expiry, pump/history, pump/ends, pump/markers, pump/dispatch

@@ -1,7 +1,7 @@
 -- ack/each: acks messages one by one.
 --
--- NEEDS    answers, call, end_lease, finish, land, last, leases, others, read, receipt_parts, together, turn_after,
---          LEASED
+-- NEEDS    answers, call, end_lease, finish, land, last, leases, others, read, receipt_parts, succeed, together,
+--          turn_after, LEASED
 
 local function ack(receipt)
   if not call('ZSCORE', leases, receipt) then return 'expired' end
@@ -10,7 +10,7 @@ local function ack(receipt)
   if why == 'newer' or why == 'malformed' then error({ err = why .. ' envelope' }) end
   if m and m.state == LEASED then
     turn_after(m)
-    finish(m, 'delivered')
+    if not succeed(m, 'delivered') then finish(m, 'delivered') end
   end
   end_lease({ no = no }, receipt)
   if m then land(m, receipt) end

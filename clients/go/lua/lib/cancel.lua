@@ -10,6 +10,8 @@ local function cancel(no, id)
   if m.state == LEASED then
     if bit.band(m.flags, DOOMED) == 0 then note(no, id, 'cancel_requested') end
     m.flags = bit.bor(m.flags, DOOMED)
+    -- It was put before the cancel.
+    take_successor(m)
     write_head(m)
     return 'leased'
   end

@@ -11,7 +11,7 @@ local function decode(no, id, env)
   if #env < 32 then return nil, 'malformed' end
   local m = { no = no, id = id, env = env }
   m.format, m.state, m.flags, m.gen, m.due, m.at, m.delivery, m.attempt, m.max = struct.unpack(HEAD, env)
-  if m.format > FORMAT then return nil, 'newer' end
+  if m.format > WITH_SUCCESSOR or m.format == WITH_SUCCESSOR and m.state ~= LEASED then return nil, 'newer' end
   if m.format < FORMAT or not STATE[m.state] then return nil, 'malformed' end
   if bit.band(m.flags, LATER_FLAGS) > 0 then return nil, 'newer' end
   return m
@@ -36,8 +36,32 @@ local function read(no, id) return decode(no, id, start_of(base .. 'm:' .. no ..
 
 -- Encodes a message's head.
 local function head_of(m)
-  return struct.pack(HEAD, FORMAT, m.state, m.flags, m.gen, m.due, m.at, m.delivery, m.attempt, m.max)
+  return struct.pack(HEAD, m.format or FORMAT, m.state, m.flags, m.gen, m.due, m.at, m.delivery, m.attempt, m.max)
 end
 
--- Writes a message's head over the old head; the rest of the envelope stays.
-local function write_head(m) redis.call('SETRANGE', base .. 'm:' .. m.no .. ':' .. m.id, '0', head_of(m)) end
+-- Writes a message's head over the old head; the rest of the envelope stays, unless it has changed.
+local function write_head(m)
+  local key = base .. 'm:' .. m.no .. ':' .. m.id
+  if m.changed then
+    redis.call('SET', key, head_of(m) .. string.sub(m.env, 33))
+  else
+    redis.call('SETRANGE', key, '0', head_of(m))
+  end
+end
+
+-- The envelopes of a message and of its successor (nil without): a string of both ends in the length of the second, in 4 bytes.
+local function parts_of(env)
+  if string.byte(env) ~= WITH_SUCCESSOR then return env end
+  local own = #env - 4 - struct.unpack('>I4', string.sub(env, -4))
+  local is_whole = own >= 32 and own <= #env - 36
+  return string.char(FORMAT) .. string.sub(env, 2, is_whole and own or -1), is_whole and string.sub(env, own + 1, -5) or nil
+end
+
+-- Takes the successor's envelope from `m`, nil without. The next `write_head` writes the message alone.
+local function take_successor(m)
+  if m.format ~= WITH_SUCCESSOR then return nil end
+  local successor
+  m.env, successor = parts_of(whole_of(m.no, m.id))
+  m.format, m.changed = FORMAT, true
+  return successor
+end

@@ -24,6 +24,7 @@ local function shown(no, id)
   local m, why = decode(no, id, env)
   if why == 'missing' then return redis.call('EXISTS', base .. 'm:' .. no .. ':' .. id) == 1 and '\0' or nil end
   if not m then return env end
+  env = parts_of(env)
   local reason = m.state == DEAD and redis.pcall('HGET', base .. 'w:' .. no, id)
   if type(reason) == 'string' then
     env = string.sub(env, 1, 2) .. struct.pack('>I2', bit.bor(m.flags, REASON)) .. string.sub(env, 5) .. reason

@@ -71,6 +71,8 @@ fn message(name: &Name, msg: &Msg, model: &Model, shard: &Snapshot, watch: &mut 
         Place::Over { .. } => stored.state,
     };
     ensure!(stored == wanted, "stored {stored:?}, not {wanted:?}");
+    let successor = shard.successor(name);
+    ensure!(successor == msg.successor, "followed by {successor:?}, not {:?}", msg.successor);
     let last = watch.gens.insert(name.clone(), generation);
     if last != Some(generation) {
         ensure!(

@@ -36,6 +36,8 @@ pub(crate) struct Msg {
     pub(crate) place: Place,
     /// Every field as stored. The state follows from the place; the scripts choose the gen.
     pub(crate) stored: Envelope,
+    /// What takes the place of a leased message when its lease ends.
+    pub(crate) successor: Option<Envelope>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -128,6 +130,10 @@ impl<'a> Call<'a> {
 // === impl Msg ===
 
 impl Msg {
+    pub(crate) fn new(place: Place, stored: Envelope) -> Self {
+        Self { place, stored, successor: None }
+    }
+
     pub(crate) fn is_pending(&self) -> bool {
         matches!(self.place, Place::Delayed | Place::Ready)
     }

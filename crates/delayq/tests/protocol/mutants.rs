@@ -38,7 +38,7 @@ fn known(written: &str, what: &str) -> Option<u64> {
 }
 
 /// Name of the fault, file, text, replacement.
-const MUTANTS: [(&str, &str, &str, &str); 129] = [
+const MUTANTS: [(&str, &str, &str, &str); 145] = [
     ("a finish is missing from the history", "lib/finish", "  note(m.no, m.id, outcome)\n", ""),
     ("a ready message is missing from the history", "lib/pump/move", "if any_history then", "if false then"),
     (
@@ -235,7 +235,18 @@ const MUTANTS: [(&str, &str, &str, &str); 129] = [
         "return rule == 'content' and old.due or due",
     ),
     ("a throttle forgets the last delivery", "lib/put/throttle", "if is_last then", "if false then"),
-    ("a throttle forgets a dead letter", "lib/put/throttle", "(m.state == DEAD or", "(false or"),
+    (
+        "a throttle forgets a dead letter",
+        "lib/put/throttle",
+        "m.state >= LEASED and m.state <=",
+        "(m.state == LEASED or m.state > DEAD) and m.state <=",
+    ),
+    (
+        "a throttle forgets a leased message",
+        "lib/put/throttle",
+        "m.state >= LEASED and m.state <=",
+        "m.state >= DEAD and m.state <=",
+    ),
     (
         "a throttle trusts a clock that ran ahead",
         "lib/put/throttle",
@@ -248,6 +259,66 @@ const MUTANTS: [(&str, &str, &str, &str); 129] = [
     ("a put is never swallowed", "lib/put/throttle", "return is_recent and", "return false and"),
     ("a put is swallowed for ever", "lib/put/throttle", " and math.min(m.due, now) + span > now", ""),
     ("a put is swallowed a millisecond longer", "lib/put/throttle", "+ span > now", "+ span >= now"),
+    (
+        "a successor is lost by an ack",
+        "lib/ack/each",
+        "if not succeed(m, 'delivered') then finish(m, 'delivered') end",
+        "finish(m, 'delivered')",
+    ),
+    (
+        "a successor is lost by an ack that puts",
+        "lib/put/follow",
+        "and not succeed(m, 'delivered') then",
+        "then",
+    ),
+    ("a successor is lost by a bury", "bury", "if not succeed(m, 'buried', reason) then", "if true then"),
+    (
+        "a successor is lost by the last attempt",
+        "lib/retry",
+        "if not succeed(m, 'buried', reason) then kill(m, reason) end",
+        "kill(m, reason)",
+    ),
+    (
+        "a successor is lost by an expiry",
+        "lib/retry",
+        "if not succeed(m, 'expired') then finish(m, 'expired') end",
+        "finish(m, 'expired')",
+    ),
+    ("a successor survives a cancel behind it", "lib/cancel", "    take_successor(m)\n", ""),
+    ("a successor keeps the content of what is retried", "lib/retry", "    become(m, env)\n", ""),
+    (
+        "a successor keeps the attempts",
+        "lib/successor",
+        "m.flags, m.delivery, m.attempt, m.max, m.env = flags, 0, 0, max, env",
+        "m.flags, m.max, m.env = flags, max, env",
+    ),
+    ("a successor is not accepted", "lib/successor", "count('accepted', m.no, 1)", "do end"),
+    ("a retried successor is not accepted", "lib/retry", "    count('accepted', m.no, 1)\n", ""),
+    (
+        "a successor lives longer than it may",
+        "lib/successor",
+        "not (expires and expires <= now) and env",
+        "env",
+    ),
+    (
+        "a successor has no expiry",
+        "lib/successor",
+        "redis.call('ZADD', base .. 'expiries', expires, m.no .. ':' .. m.id)",
+        "do end",
+    ),
+    (
+        "a successor keeps the expiry before it",
+        "lib/successor",
+        "redis.pcall('ZREM', base .. 'expiries', m.no .. ':' .. m.id)",
+        "do end",
+    ),
+    ("a successor is never replaced", "lib/put/successor", "if keep and old then", "if old then"),
+    (
+        "a successor that keeps the content changes it",
+        "lib/put/successor",
+        "if keep and old then",
+        "if false then",
+    ),
     ("an edit asks for no due time", "lib/put/merge", "not expected_due or ", "true or "),
     ("an edit asks for no content", "lib/put/merge", "(not expected_hash or hash == expected_hash)", "true"),
     ("a put again keeps no content", "lib/put/merge", "env, flags = stored_content(old)", "do end"),

@@ -106,8 +106,8 @@ async fn a_message_of_a_later_format_stays_where_it_is_and_is_refused_by_name() 
     lab.put("a", &[grouped("held", NOW)]).await;
     let held = lab.reserve("a").await;
     lab.put("a", &[grouped("new", NOW), grouped("old", NOW)]).await;
-    set_format(&mut lab, &in_g("new"), 2).await;
-    set_format(&mut lab, &in_g("held"), 2).await;
+    set_format(&mut lab, &in_g("new"), 3).await;
+    set_format(&mut lab, &in_g("held"), 3).await;
     let old = lab.reserve("a").await;
     assert_eq!(old.len(), 1);
     for id in ["new", "held"] {

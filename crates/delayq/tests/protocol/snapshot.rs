@@ -146,10 +146,16 @@ impl Snapshot {
 
     pub(crate) fn envelope(&self, name: &Name) -> Option<Envelope> {
         let bytes = self.bodies.get(name)?;
-        let mut envelope = Envelope::decode(bytes).unwrap_or_else(|e| panic!("{name:?}: {e}"));
+        let mut envelope = Envelope::decode(&parts(bytes).0).unwrap_or_else(|e| panic!("{name:?}: {e}"));
         assert_eq!(envelope.reason, None, "a stored message has its reason elsewhere");
         envelope.reason = self.reasons.get(name).cloned();
         Some(envelope)
+    }
+
+    /// The successor of a leased message.
+    pub(crate) fn successor(&self, name: &Name) -> Option<Envelope> {
+        let (_, successor) = parts(self.bodies.get(name)?);
+        successor.map(|bytes| Envelope::decode(bytes).unwrap_or_else(|e| panic!("{name:?}: {e}")))
     }
 
     pub(crate) fn in_bucket(&self, no: u32, member: &[u8]) -> bool {
@@ -178,6 +184,16 @@ impl Snapshot {
         left.extend(self.histories.keys().map(|no| format!("h:{no}")));
         left
     }
+}
+
+/// A stored message, and its successor: format 2 has both in one string.
+pub(crate) fn parts(bytes: &[u8]) -> (Vec<u8>, Option<&[u8]>) {
+    if bytes.first() != Some(&2) {
+        return (bytes.to_vec(), None);
+    }
+    let (rest, length) = bytes.split_last_chunk::<4>().expect("format 2 ends in a length");
+    let (own, successor) = rest.split_at(rest.len() - u32::from_be_bytes(*length) as usize);
+    ([&[1], &own[1..]].concat(), Some(successor))
 }
 
 pub(crate) fn parse_name(text: &[u8]) -> Option<Name> {

@@ -1,6 +1,6 @@
-//! Throttles: an id is delivered at most once in each window, the first at once, the others at its end or not at all.
+//! Throttles: an id is delivered at most once in each window, the first put at once, later puts at the end or never.
 
-use crate::action::{Action, Item};
+use crate::action::{Action, GiveBack, Item};
 use crate::bare_shard::NOW;
 use crate::lab::{Lab, item};
 use crate::snapshot::Snapshot;
@@ -15,7 +15,7 @@ fn by(due: DueRule, content: u8) -> Item {
     Item { replace: true, again, content, ..item("a", "+0") }
 }
 
-/// A put that is due at once, as far as the throttle lets it.
+/// A put that is due at once, within the bounds of the throttle.
 fn throttled(content: u8) -> Item {
     by(DueRule::Throttle(Duration::from_millis(WINDOW_MS)), content)
 }
@@ -36,6 +36,33 @@ async fn deliver(lab: &mut Lab) {
 
 fn content(shard: &Arc<Snapshot>) -> usize {
     shard.envelope(&(1, b"a".to_vec())).unwrap().payload.len()
+}
+
+/// Leases a message, puts two more messages under the id, and ends the lease by `end`.
+async fn succeeded(lab: &mut Lab, end: impl Fn(Vec<u8>) -> Action) -> Vec<String> {
+    assert_eq!(put(lab, throttled(0)).await, "ready");
+    let receipt = lab.reserve("t").await.remove(0);
+    lab.at(100);
+    let behind = format!("again leased {NOW} {}", NOW + WINDOW_MS);
+    assert_eq!(put(lab, throttled(1)).await, behind);
+    assert_eq!(put(lab, throttled(2)).await, behind);
+    let shard = lab.shard.snapshot().await;
+    assert_eq!(shard.number("stats", "accepted:1"), 1, "it is not accepted yet");
+    lab.words(end(receipt)).await
+}
+
+fn given_back(receipt: Vec<u8>) -> Action {
+    Action::Release { all: vec![GiveBack { receipt, delay: Some(500), keep: false }] }
+}
+
+/// The content, the due time, the state, and the counters of accepted, delivered and replaced messages.
+async fn there(lab: &mut Lab) -> (usize, u64, &'static str, [i64; 3]) {
+    let shard = lab.shard.snapshot().await;
+    assert_eq!(shard.index("leases").len(), 0);
+    let counted = ["accepted:1", "delivered:1", "replaced:1"].map(|counter| shard.number("stats", counter));
+    let stored = shard.envelope(&(1, b"a".to_vec())).unwrap();
+    assert_eq!((stored.delivery, stored.attempt), (0, 0), "its attempts begin");
+    (content(&shard), stored.due.get(), stored.state.word(), counted)
 }
 
 #[tokio::test]
@@ -153,4 +180,112 @@ async fn a_window_that_outlasts_the_memory_of_the_topic_is_refused_and_so_is_a_g
     }
     lab.words(Action::configure("t", "remember_own_ms", "60001")).await;
     assert_eq!(put(&mut lab, by(DueRule::Throttle(Duration::from_millis(60_001)), 0)).await, "ready");
+}
+
+#[tokio::test]
+async fn the_last_put_during_a_lease_takes_the_place_of_the_message_that_is_delivered() {
+    let mut lab = Lab::new().await;
+    let words = succeeded(&mut lab, |receipt| Action::Ack { receipts: vec![receipt] }).await;
+    assert_eq!(words, ["delivered"]);
+    assert_eq!(there(&mut lab).await, (2, NOW + WINDOW_MS, "delayed", [2, 1, 0]));
+    lab.at(WINDOW_MS);
+    deliver(&mut lab).await;
+    let shard = lab.shard.snapshot().await;
+    assert_eq!(shard.number("stats", "delivered:1"), 2);
+    assert_eq!(shard.envelope(&(1, b"a".to_vec())).unwrap().state.word(), "delivered");
+}
+
+#[tokio::test]
+async fn a_message_that_is_given_back_is_retried_with_the_content_of_the_last_put() {
+    let mut lab = Lab::new().await;
+    let words = succeeded(&mut lab, given_back).await;
+    assert_eq!(words, [format!("delayed {}", NOW + 600)]);
+    assert_eq!(there(&mut lab).await, (2, NOW + 600, "delayed", [2, 0, 1]));
+
+    let mut lab = Lab::new().await;
+    lab.words(Action::configure("t", "backoff", b"\x01\0\0\x03\xe8")).await;
+    succeeded(&mut lab, |_| Action::Pump { epoch: Some(0), limit: 500 }).await;
+    lab.at(5000);
+    lab.pump().await;
+    let (content, .., counted) = there(&mut lab).await;
+    assert_eq!((content, counted), (2, [2, 0, 1]), "the lease ran out");
+}
+
+#[tokio::test]
+async fn a_dead_letter_gives_way_to_the_last_put() {
+    let mut lab = Lab::new().await;
+    let words = succeeded(&mut lab, |receipt| Action::Bury { receipts: vec![receipt] }).await;
+    assert_eq!(words, ["buried"]);
+    assert_eq!(there(&mut lab).await, (2, NOW + WINDOW_MS, "delayed", [2, 0, 1]));
+    let shard = lab.shard.snapshot().await;
+    assert_eq!((shard.dead.len(), shard.reasons.len(), shard.number("stats", "buried:1")), (0, 0, 1));
+}
+
+#[tokio::test]
+async fn a_cancel_takes_the_puts_before_it_along_and_not_those_behind_it() {
+    let cancel = || Action::Cancel { topic: "t".into(), ids: vec![b"a".to_vec()] };
+    let mut lab = Lab::new().await;
+    assert_eq!(succeeded(&mut lab, |_| cancel()).await, ["leased"]);
+    let shard = lab.shard.snapshot().await;
+    assert_eq!((content(&shard), shard.successor(&(1, b"a".to_vec()))), (0, None));
+    assert_eq!(put(&mut lab, throttled(1)).await, format!("again leased {NOW} {}", NOW + WINDOW_MS));
+    let receipt = shard.index("leases").keys().next().unwrap().clone();
+    assert_eq!(lab.words(given_back(receipt)).await, ["cancelled"]);
+    assert_eq!(there(&mut lab).await, (1, NOW + WINDOW_MS, "delayed", [2, 0, 0]));
+}
+
+#[tokio::test]
+async fn a_next_message_that_the_ack_puts_wins_over_a_throttled_one() {
+    let mut lab = Lab::new().await;
+    let next = |receipt| Item { ack: Some(receipt), content: 1, ..item("a", "+500") };
+    let words =
+        succeeded(&mut lab, |receipt| Action::Put { topic: "t".into(), items: vec![next(receipt)] }).await;
+    assert_eq!(words[1], "stored");
+    assert_eq!(there(&mut lab).await, (1, NOW + 600, "delayed", [2, 1, 0]));
+}
+
+#[tokio::test]
+async fn a_leased_message_is_shown_and_held_as_before_while_a_put_waits_behind_it() {
+    let mut lab = Lab::new().await;
+    let peek = Action::Peek { topic: "t".into(), ids: vec![b"a".to_vec()] };
+    assert_eq!(put(&mut lab, throttled(0)).await, "ready");
+    let receipt = lab.reserve("t").await.remove(0);
+    let before = lab.run(peek.clone()).await.unwrap();
+    put(&mut lab, throttled(1)).await;
+    assert_eq!(lab.run(peek.clone()).await.unwrap(), before);
+    let extend = Action::Extend { receipts: vec![receipt.clone()], lease: Some(9000) };
+    assert_eq!(lab.words(extend).await, [(NOW + 9000).to_string()]);
+    assert_eq!(put(&mut lab, Item { again: Again::default(), ..throttled(2) }).await, "leased");
+    let kept = Item { again: Again { keep: true, ..throttled(2).again }, ..throttled(2) };
+    assert_eq!(put(&mut lab, kept).await, format!("again leased {NOW} {}", NOW + WINDOW_MS));
+    assert_eq!(lab.shard.snapshot().await.successor(&(1, b"a".to_vec())).unwrap().payload.len(), 1);
+    assert_eq!(lab.words(Action::Ack { receipts: vec![receipt] }).await, ["delivered"]);
+    assert_eq!(there(&mut lab).await, (1, NOW + WINDOW_MS, "delayed", [2, 1, 0]));
+}
+
+#[tokio::test]
+async fn the_repeat_of_a_throttled_put_finds_its_message_leased_but_not_one_that_was_leased_before() {
+    let mut lab = Lab::new().await;
+    lab.at(10);
+    assert_eq!(put(&mut lab, throttled(0)).await, "ready");
+    lab.reserve("t").await;
+    let repeat = |tried| Item { tried: Some(NOW + tried), ..throttled(0) };
+    assert_eq!(put(&mut lab, repeat(10)).await, format!("exists leased {}", NOW + 10));
+    let behind = format!("again leased {} {}", NOW + 10, NOW + 10 + WINDOW_MS);
+    assert_eq!(put(&mut lab, repeat(11)).await, behind, "the first try came after that delivery began");
+}
+
+#[tokio::test]
+async fn a_successor_that_has_expired_by_the_end_of_the_lease_leaves_the_message_alone() {
+    let mut lab = Lab::new().await;
+    assert_eq!(put(&mut lab, throttled(0)).await, "ready");
+    let receipt = lab.reserve("t").await.remove(0);
+    let expires = Some(NOW + WINDOW_MS + 1);
+    assert!(put(&mut lab, Item { expires, ..throttled(2) }).await.starts_with("again leased"));
+    lab.at(WINDOW_MS + 1);
+    assert_eq!(lab.words(given_back(receipt)).await, [format!("delayed {}", NOW + WINDOW_MS + 501)]);
+    let shard = lab.shard.snapshot().await;
+    let stored = shard.envelope(&(1, b"a".to_vec())).unwrap();
+    assert_eq!((content(&shard), stored.expires, stored.attempt), (0, None, 1));
+    assert_eq!((shard.number("stats", "accepted:1"), shard.index("expiries").len()), (1, 0));
 }

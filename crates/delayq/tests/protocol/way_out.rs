@@ -507,6 +507,65 @@ fn cases() -> Vec<Case> {
             ..case("first reserve at a rate of groups", |_| reserve())
         },
     ]);
+    let behind = move |id: &'static str| move |lab: &Lab| vec![merging(id, throttle)(lab)];
+    cases.push(case("put behind a leased message", merging("leased", throttle)));
+    cases.extend([
+        Case {
+            prior: Box::new(behind("leased")),
+            ..case("put behind a leased message again", merging("leased", throttle))
+        },
+        Case {
+            prior: Box::new(behind("leased")),
+            ..case("ack with a successor", move |lab| Action::Ack { receipts: receipts(lab, "leased") })
+        },
+        Case {
+            prior: Box::new(behind("leased")),
+            ..case("bury with a successor", move |lab| Action::Bury { receipts: receipts(lab, "leased") })
+        },
+        Case {
+            prior: Box::new(behind("leased")),
+            ..case("release with a successor", |lab| release(lab, "leased", Some(0)))
+        },
+        Case {
+            prior: Box::new(behind("last")),
+            ..case("release of the last attempt with a successor", |lab| release(lab, "last", None))
+        },
+        Case {
+            prior: Box::new(behind("doomed")),
+            ..case("release of what is cancelled with a successor", |lab| release(lab, "doomed", None))
+        },
+        Case {
+            prior: Box::new(behind("leased")),
+            ..case("cancel of what has a successor", |_| Action::Cancel {
+                topic: "a".into(),
+                ids: ids("leased"),
+            })
+        },
+        Case {
+            prior: Box::new(behind("leased")),
+            ..case("ack that puts in the place of a successor", following("leased", "leased"))
+        },
+        Case {
+            prior: Box::new(behind("leased")),
+            ..case("ack that puts beside a successor", following("new", "leased"))
+        },
+        Case {
+            at: 6000,
+            prior: Box::new(behind("leased")),
+            ..case("pump what ran out with a successor", pump)
+        },
+        Case {
+            prior: Box::new(move |lab| [vec![blocks()], behind("leased")(lab)].concat()),
+            blocks: true,
+            ..case("release that blocks with a successor", |lab| release(lab, "leased", Some(100)))
+        },
+        Case {
+            prior: Box::new(move |lab| [vec![fair_order("fair")], behind("leased")(lab)].concat()),
+            ..case("ack with a successor in fair order", move |lab| Action::Ack {
+                receipts: receipts(lab, "leased"),
+            })
+        },
+    ]);
     cases.push(Case { at: 600, ..case("pump what is due", pump) });
     cases.push(Case { at: 600, ..paused("pump what expires while it is parked", pump) });
     cases.push(Case { at: 6000, ..case("pump what ran out", pump) });

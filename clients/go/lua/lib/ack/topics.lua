@@ -25,8 +25,9 @@ for k = 1, last - 1 do
     end
   end
   local n = #topic.no
-  local remember = #receipt == n + 21 and byte(receipt, n + 2) < 32 and topic.generated or topic.own
-  blind = blind and remember == 0 and byte(receipt, -1) % 2 == 0
+  local is_generated = #receipt == n + 21 and byte(receipt, n + 2) < 32
+  -- A message with an own id may have a successor.
+  blind = blind and is_generated and topic.generated == 0 and byte(receipt, -1) % 2 == 0
   keys[k], whose[k] = bodies .. sub(receipt, 1, -5), topic
   if last > 2 then
     met = met or {}

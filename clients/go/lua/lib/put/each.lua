@@ -55,7 +55,7 @@ local function put(id, text, env)
     answer, led, old = followed(id, found, flags, env)
     if answer then return answer end
   elseif found then
-    answer, old = taken(id, flags, env)
+    answer, old = taken(id, flags, env, max)
     if answer then return answer end
   elseif tried and is_stale(id) then
     return 'stale'

@@ -1,12 +1,12 @@
 -- put/follow: puts the next message by the ack of a leased message, with the option `ack`.
 --
--- NEEDS    base, call, count, end_lease, finish, land, leased_by, no, read, receipt, receipt_parts, sub, taken,
---          turn_after, DOOMED
+-- NEEDS    base, call, count, end_lease, finish, land, leased_by, no, read, receipt, receipt_parts, sub, succeed,
+--          taken, turn_after, DOOMED
 -- GIVES    end_acked, judge_next
 
--- Ends the lease of `m`, and `m` itself unless the next message has taken its place.
+-- Ends the lease of `m`, and `m` itself unless the next message has taken its place, which a successor does else.
 local function end_acked(m, is_replaced)
-  if not is_replaced then finish(m, 'delivered') end
+  if not is_replaced and not succeed(m, 'delivered') then finish(m, 'delivered') end
   end_lease(m, receipt)
   land(m, receipt)
 end

@@ -1,13 +1,12 @@
--- put/throttle: judges a put with the option `throttle` or `swallow`, by what was delivered last under its id.
+-- put/throttle: judges a put with the option `throttle` or `swallow` by the last delivery of the id.
 --
--- NEEDS    due, generated, no, now, policy, read, rule, span, state_of, was_put, DEAD, LEASED, OUTCOME
+-- NEEDS    due, generated, no, now, policy, read, rule, span, state_of, was_put, LEASED, OUTCOME
 -- CHANGES  due
 -- GIVES    throttled
 
 -- The answer to a put that is swallowed or refused; else nil, the message behind whose window the put is due, if that is later
--- than the put says, and `due` is outside the window of the last delivery. The window
--- begins with the due time of the last delivery, which its marker keeps: without it nobody knows. A clock that was set back
--- delays a put by the window at most.
+-- than the put says, and `due` is outside the window of the last delivery. The window begins with the due time of the last
+-- delivery, which the marker keeps. A clock that was set back delays a put by one window at most.
 local function throttled(id, flags, env)
   if generated(id) then return 'refused ' .. rule .. ' with a generated id' end
   local kept = policy(no, 'remember_own_ms')
@@ -17,7 +16,7 @@ local function throttled(id, flags, env)
   local m = read(no, id)
   if not m then return nil end
   if rule == 'throttle' then
-    local is_last = (m.state == DEAD or m.state == OUTCOME.delivered) and not was_put(m, flags, env)
+    local is_last = m.state >= LEASED and m.state <= OUTCOME.delivered and not was_put(m, flags, env)
     local own = due
     if is_last then due = math.max(due, math.min(m.due, now) + span) end
     return nil, due > own and m or nil

@@ -13,7 +13,7 @@ impl Model {
         let Some(msg) = self.messages.get_mut(name) else { return "unknown".into() };
         match &msg.place {
             Place::Leased { .. } => {
-                msg.stored.doomed = true;
+                (msg.stored.doomed, msg.successor) = (true, None);
                 "leased".into()
             }
             Place::Dead => "dead".into(),

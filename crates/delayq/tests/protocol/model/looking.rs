@@ -4,7 +4,7 @@ use super::limiting::{QueueAt, turns};
 use super::tending::{next_due, pairs};
 use super::{Call, Model, Msg, Outcome, Place, same, same_bytes};
 use crate::action::{Action, List, Mark};
-use crate::snapshot::{Name, POISON, Snapshot, lossy, parse_name};
+use crate::snapshot::{Name, POISON, Snapshot, lossy, parse_name, parts};
 use std::collections::{BTreeMap, BTreeSet};
 
 const HOUR_MS: u64 = 3_600_000;
@@ -65,7 +65,7 @@ impl Model {
     /// A message as listed: a ready message gets the state READY, and a dead letter its reason.
     fn shown(&self, name: &Name, call: &Call<'_>) -> Option<Vec<u8>> {
         let msg = self.messages.get(name)?;
-        let mut bytes = call.before.bodies[name].clone();
+        let mut bytes = parts(&call.before.bodies[name]).0;
         if msg.place == Place::Ready {
             bytes[1] = delayq::State::Ready as u8;
             let group = msg.stored.group.as_ref().map(|group| group.as_str().as_bytes());

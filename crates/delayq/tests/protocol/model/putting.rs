@@ -67,9 +67,13 @@ impl Model {
         match self.messages.get(&name) {
             None if self.is_stale(no, item) => return "stale".into(),
             None => {}
-            Some(old) if item.replace && old.is_leased() => return "leased".into(),
-            Some(old) if item.replace && was_put_by(item, &stored, old) => {
-                return format!("exists {} {}", old.word(), old.stored.at);
+            Some(old) if item.replace && was_put_by(item, &stored, old) => return known(&stored, old),
+            Some(old) if item.replace && old.is_leased() => {
+                return if is_throttle(item) {
+                    self.succeed_later(&name, item, stored, due)
+                } else {
+                    "leased".into()
+                };
             }
             Some(old) if item.replace && old.is_over() => {}
             Some(_) if item.replace => self.book("replaced", no),
@@ -85,7 +89,7 @@ impl Model {
         }
         let place = self.place_for(due);
         let is_ready = place == Place::Ready;
-        self.messages.insert(name, Msg { place, stored });
+        self.messages.insert(name, Msg::new(place, stored));
         if let Some(old) = pending {
             return format!("again {} {} {due}", if is_ready { "ready" } else { "delayed" }, old.due());
         }
@@ -101,7 +105,7 @@ impl Model {
         if let Some(led) = led.as_ref().filter(|led| self.messages[led].stored.doomed || *led == name) {
             let is_doomed = self.messages[led].stored.doomed;
             if is_doomed {
-                self.finish(led, "delivered");
+                self.end_leased(led, "delivered");
             } else {
                 self.book("delivered", led.0);
                 self.messages.remove(led);
@@ -116,7 +120,7 @@ impl Model {
         match led {
             Some(led) => {
                 if exists || word.is_none() {
-                    self.finish(&led, "delivered");
+                    self.end_leased(&led, "delivered");
                 }
                 word
             }
@@ -125,12 +129,26 @@ impl Model {
         }
     }
 
+    /// Stores a put as the successor of a leased message.
+    fn succeed_later(&mut self, name: &Name, item: &Item, mut stored: Envelope, due: u64) -> String {
+        (stored.due, stored.at) = (ms(due), ms(self.now()));
+        if stored.max_attempts == 0 {
+            stored.max_attempts = self.policy(name.0, "max_attempts") as u16;
+        }
+        let leased = self.messages.get_mut(name).unwrap();
+        let due = match &leased.successor {
+            Some(successor) if item.again.keep => successor.due.get(),
+            _ => leased.successor.insert(stored).due.get(),
+        };
+        format!("again leased {} {due}", leased.due())
+    }
+
     /// The answer, unless the message is as expected.
     fn unexpected(&self, no: u32, item: &Item, stored: &Envelope, due: u64) -> Option<String> {
         let is_due = |old: &Msg| item.again.expected.is_none_or(|expected| expected == old.stored.due);
         let Some(old) = self.messages.get(&(no, item.id.clone())) else { return Some("unknown".into()) };
         if old.is_leased() {
-            return Some("leased".into());
+            return (!was_put_by(item, stored, old)).then(|| "leased".into());
         }
         if !old.is_pending() {
             let changed = || format!("changed {} {}", old.word(), old.stored.at);
@@ -175,7 +193,7 @@ impl Model {
             let is_recent = is_open || is_delivered && end > self.now();
             return is_recent.then(|| format!("exists {} {time}", old.word()));
         }
-        if (is_delivered || old.place == Place::Dead) && !was_put_by(item, stored, old) {
+        if (is_delivered || old.is_leased() || old.place == Place::Dead) && !was_put_by(item, stored, old) {
             *due = end.max(*due);
         }
         None
@@ -234,7 +252,7 @@ impl Model {
         (marker.hash, marker.due, marker.at) = (old.hash, old.due, ms(now));
         (marker.delivery, marker.attempt, marker.max_attempts) =
             (old.delivery, old.attempt, old.max_attempts);
-        msg.stored = marker;
+        (msg.stored, msg.successor) = (marker, None);
     }
 }
 
@@ -267,8 +285,17 @@ fn is_alike(stored: &Envelope, old: &Msg) -> bool {
     stored.hash.is_none() || stored.hash == old.stored.hash
 }
 
-/// True if the first try of this repeat put the finished or dead message.
+fn is_throttle(item: &Item) -> bool {
+    matches!(item.again.due, DueRule::Throttle(_))
+}
+
+/// True if the first try of this repeat put the finished or dead message, or the leased one of a throttle.
 fn was_put_by(item: &Item, stored: &Envelope, old: &Msg) -> bool {
-    let ended = !old.is_pending() && !old.is_leased();
-    ended && is_alike(stored, old) && item.tried.is_some_and(|tried| old.stored.at > ms(tried))
+    let Some(tried) = item.tried.filter(|_| is_alike(stored, old) && !old.is_pending()) else { return false };
+    let is_since = !old.is_leased() && old.stored.at > ms(tried);
+    if !is_throttle(item) {
+        return is_since;
+    }
+    let is_unsent = ["cancelled", "expired", "purged"].contains(&old.word());
+    (is_since || old.is_leased()) && (is_unsent || old.due() >= tried)
 }

@@ -4,6 +4,7 @@ use super::{Call, Model, Msg, Outcome, Place, ms, same};
 use crate::action::{GiveBack, REASON};
 use crate::snapshot::Name;
 use delayq::Backoff;
+use delayq::protocol::Envelope;
 use std::time::Duration;
 
 /// A back-off as stored: kind, then the delays in ms.
@@ -24,10 +25,37 @@ impl Model {
         }
         for name in held.into_iter().flatten() {
             if self.messages.get(&name).is_some_and(Msg::is_leased) {
-                self.finish(&name, "delivered");
+                self.end_leased(&name, "delivered");
             }
         }
         same("answers", call.words.len(), receipts.len())
+    }
+
+    /// Takes the successor of a message whose lease ends, unless it has expired.
+    fn successor_of(&mut self, name: &Name) -> Option<Envelope> {
+        let now = ms(self.now());
+        let successor = self.messages.get_mut(name).unwrap().successor.take();
+        successor.filter(|successor| successor.expires.is_none_or(|expires| expires > now))
+    }
+
+    /// Ends a leased message and starts the successor; false without a successor.
+    fn succeed(&mut self, name: &Name, outcome: &'static str) -> bool {
+        let Some(successor) = self.successor_of(name) else { return false };
+        self.book(outcome, name.0);
+        if outcome == "buried" {
+            self.book("replaced", name.0);
+        }
+        self.book("accepted", name.0);
+        let due = successor.due.get();
+        self.messages.insert(name.clone(), Msg::new(self.place_for(due), successor));
+        self.put_to(name, due);
+        true
+    }
+
+    pub(super) fn end_leased(&mut self, name: &Name, outcome: &'static str) {
+        if !self.succeed(name, outcome) {
+            self.finish(name, outcome);
+        }
     }
 
     pub(super) fn extend(&mut self, receipts: &[Vec<u8>], lease: Option<u64>, call: &Call<'_>) -> Outcome {
@@ -62,8 +90,10 @@ impl Model {
 
     pub(super) fn bury(&mut self, receipt: &[u8], word: &str) -> Outcome {
         let Some(name) = self.leased_by(receipt) else { return same("bury", word, "expired") };
-        self.block_group(&name);
-        self.kill(&name, REASON);
+        if !self.succeed(&name, "buried") {
+            self.block_group(&name);
+            self.kill(&name, REASON);
+        }
         same("bury", word, "buried")
     }
 
@@ -86,21 +116,29 @@ impl Model {
         self.block_group(name);
         let msg = &self.messages[name];
         if msg.stored.doomed {
-            self.finish(name, "cancelled");
+            self.end_leased(name, "cancelled");
             return Ok("cancelled");
         }
         if msg.is_expired(now) {
-            self.finish(name, "expired");
+            self.end_leased(name, "expired");
             return Ok("expired");
         }
         if msg.stored.max_attempts > 0 && msg.stored.attempt >= msg.stored.max_attempts {
-            self.kill(name, reason);
+            if !self.succeed(name, "buried") {
+                self.kill(name, reason);
+            }
             return Ok("buried");
         }
         let chosen = due.ok_or("a message given back is gone")?;
         let (low, high) = delay.map_or_else(|| self.backoff(name.0, msg), |delay| (delay, delay));
         if chosen < now + low || chosen > now + high {
             return Err(format!("given back until {chosen}, not {low} to {high} ms from {now}"));
+        }
+        if let Some(successor) = self.successor_of(name) {
+            let stored = &mut self.messages.get_mut(name).unwrap().stored;
+            *stored = Envelope { blocks: stored.blocks, ..successor };
+            self.book("replaced", name.0);
+            self.book("accepted", name.0);
         }
         self.put_to(name, chosen);
         Ok(self.messages[name].word())

@@ -250,7 +250,7 @@ impl Run {
         Some(name.0)
     }
 
-    /// Lets a throttled put meet a message that is no longer pending, if any is. Returns the number of its topic.
+    /// Lets a throttled put meet a message that is no longer pending, if any is. Returns the topic's number.
     fn chase(&self, item: &mut Item) -> Option<u32> {
         let (DueRule::Throttle(window) | DueRule::Swallow(window)) = &mut item.again.due else { return None };
         let is_known = |no: u32| !self.model.topics[no as usize - 1].is_empty();
@@ -265,7 +265,7 @@ impl Run {
         if item.max == 0 {
             item.due = "+0".into();
         }
-        // Its window ends now, or a millisecond later.
+        // The window ends now, or a millisecond later.
         if item.content == 2 {
             let since = self.model.now().saturating_sub(msg.due()) + u64::from(item.backoff.is_some());
             *window = Duration::from_millis(since.max(1));
@@ -502,7 +502,7 @@ fn again(rng: &mut Rng) -> Again {
     }
 }
 
-/// A debounce, or a throttle in a window that its topic may not remember.
+/// A debounce, or a throttle in a window of any length, also longer than the topic remembers.
 fn spanned(ms: u64) -> DueRule {
     let window = Duration::from_millis(1 + ms % 70_000);
     match ms % 8 {
