@@ -142,7 +142,7 @@ type Message struct {
 	Replace bool
 	// Debounce replaces; a pending message is due again at the new time, but at most this long after its first put. 0 for none.
 	Debounce time.Duration
-	// Throttle replaces; a pending message keeps its due time, and behind a delivery the put is due at least
+	// Throttle replaces; a pending message keeps its due time, and behind a delivery or a leased message the put is due at least
 	// this long after the due time of that. It needs an ID. 0 for none.
 	Throttle time.Duration
 	// Swallow is as Throttle, but a put that meets a pending or leased message, or a delivery in that time, is dropped: Exists.

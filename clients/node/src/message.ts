@@ -29,7 +29,7 @@ export interface Message {
   /** Replaces; a pending message is due again at the new time, but at most this long after its first put. */
   debounceMs?: number;
   /**
-   * Replaces; a pending message keeps its due time, and behind a delivery the put is due at least this long
+   * Replaces; a pending message keeps its due time, and behind a delivery or a leased message the put is due at least this long
    * after the due time of that. Needs an id of your own.
    */
   throttleMs?: number;

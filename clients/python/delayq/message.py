@@ -107,7 +107,7 @@ class Message:
     replace: bool = False
     #: Replaces; a pending message is due again at the new time, but at most this long after its first put.
     debounce: timedelta | None = None
-    #: Replaces; a pending message keeps its due time, and behind a delivery the put is due at least this long
+    #: Replaces; a pending message keeps its due time, and behind a delivery or a leased message the put is due at least this long
     #: after the due time of that. Needs an id of your own.
     throttle: timedelta | None = None
     #: As `throttle`, but a put that meets a pending or leased message, or a delivery in that time, is dropped: "exists".

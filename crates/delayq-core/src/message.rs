@@ -256,10 +256,10 @@ impl Message {
         self
     }
 
-    /// Throttles: the first put is delivered as it says, usually at once, and later ones at most once in `window`. A put behind a
-    /// delivery is due at least `window` after the due time of what was delivered. A put that meets a pending message replaces its
-    /// content and leaves its due time. The answer is then *again*, with the due time in force. A leased message is never
-    /// replaced: *leased*. The window is at most the topic's time for which it
+    /// Throttles: the first put is delivered as it says, usually at once, and later ones at most once in `window`; the last put is
+    /// never lost. A put behind a delivery is due at least `window` after the due time of what was delivered; so is a put that
+    /// meets a leased message, and waits behind it. A put that meets a pending message replaces its content and leaves its due
+    /// time. The answer is then *again*, with the due time in force. The window is at most the topic's time for which it
     /// remembers own ids ([`crate::policy::Policy::remember_own`]).
     pub fn throttle(mut self, window: Duration) -> Self {
         (self.replace, self.again.due) = (true, DueRule::Throttle(window));

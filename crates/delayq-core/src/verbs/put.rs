@@ -21,9 +21,9 @@ pub enum PutOutcome {
     /// Stored and already due, so ready.
     Ready(UnixMillis),
     /// Merged with a pending message, as [`Message::debounce`] and its kind ask for; or, by [`Message::throttle`], due later than
-    /// it says, behind a message that was delivered.
+    /// it says, behind a message that is leased or was delivered.
     Again {
-        /// The state of the message that was met: delayed or ready; delivered or dead.
+        /// The state of the message that was met: delayed or ready; leased, delivered or dead.
         state: State,
         /// Its due time.
         old: UnixMillis,
