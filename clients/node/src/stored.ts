@@ -123,7 +123,7 @@ export function storedOf(shard: number, topic: string, stored: Buffer, envelope:
     return { ...named, ...read, group: read.group ?? named.group };
   } catch (fault) {
     const head = envelope.length < 32 || STATES[envelope[1]! - 1] === undefined ? NO_HEAD : envelope;
-    return { ...named, ...readHead(head), unreadable: (fault as Error).message };
+    return { ...readHead(head), ...named, unreadable: (fault as Error).message };
   }
 }
 

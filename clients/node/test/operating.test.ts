@@ -137,8 +137,11 @@ test("a message that cannot be read keeps no other from being listed", async () 
   await call(redis, "unread", "put", 0, 1, ["t", id, "+60000", "", whole, "whole", "+60000", "", whole]);
   await plant(redis, "unread", id, broken);
   const own = new Client(redis, { namespace: "unread" });
+  await own.put({ topic: "t", id: "grouped", group: "crew", payload: "", afterMs: 120_000 });
+  await plant(redis, "unread", Buffer.from("grouped\x1fcrew"), broken);
   const listed = await all(own.topic("t").list("delayed"));
-  assert.deepEqual(listed.map(({ id, unreadable }) => [id, unreadable !== undefined]), [[idText(id), true], ["whole", false]]);
+  const shown = listed.map(({ id, group, unreadable }) => [id, group, unreadable !== undefined]);
+  assert.deepEqual(shown, [[idText(id), undefined, true], ["whole", undefined, false], ["grouped", "crew", true]]);
   own.close();
 });
 
