@@ -1,7 +1,7 @@
 -- The byte layout of an envelope: the first 32 bytes (frozen for ever), and the optional fields for scripts.
 -- docs/protocol.md describes every byte.
 local HEAD, FORMAT = '>BBI2I4I8I8I4I2I2', 1
--- The format of a leased message with a successor behind it: scripts of an earlier version leave it alone.
+-- The format of a leased message with a successor behind it. Scripts of an earlier version leave such a message alone.
 local WITH_SUCCESSOR = 2
 -- A stored message is PENDING, LEASED, DEAD or finished. The pump reads no envelope, so a pending message does not
 -- record whether it is delayed or ready: it is delayed while in its bucket. Answers use READY.

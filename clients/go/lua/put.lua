@@ -14,18 +14,18 @@
 --                      later or sooner (due at the later or the sooner of both times), within=<ms> (due that long
 --                      after its first put at the latest), content (its due time stays), keep (its content stays),
 --                      throttle=<ms> (its due time stays; the put is due no sooner than that long after the due time of
---                      the last delivery), swallow=<ms> (nothing is changed, as within that time of a delivery);
+--                      the last delivery), swallow=<ms> (nothing is changed, nor within that time of a delivery);
 --                      expected=<ms> and hash=<16 hex digits> (nothing is changed unless it is due at that time,
 --                      and has the content of that hash); gen=<gen> or gen=any (nothing is changed unless a message
 --                      of that gen, or of any, is there, in whatever state); alone: ack=<receipt in hex> (the put also
 --                      ends that leased message, whose place it takes under the same id)
 --            envelope  see docs/protocol.md; state, gen, due, at, delivery, attempt are filled in here
 -- RETURNS  now_us, then one answer a message: stored | ready | exists <state> <ms> | conflict <state> <ms> |
---          again <state> <old due ms> <due ms> (merged with a pending message, or due behind a delivery) | changed <state> <ms> (not as
---          expected) | unknown (nothing is there to be as expected) | leased | stale | moved (not here: put into the
---          current shard) | cancelled (the acked message was cancelled: it has ended, and nothing is stored) | expired
---          (the lease was lost: nothing is changed) | refused <why>; <ms> is the due time of a pending message, the end
---          of a finished message
+--          again <state> <old due ms> <due ms> (merged with a pending message, or due behind a leased, delivered or
+--          dead one) | changed <state> <ms> (not as expected) | unknown (nothing is there to be as expected) | leased |
+--          stale | moved (not here: put into the current shard) | cancelled (the acked message was cancelled: it has
+--          ended, and nothing is stored) | expired (the lease was lost: nothing is changed) | refused <why>; <ms> is
+--          the due time of a pending message, the end of a finished message
 -- COST     O(log n) a message, n = the topic's messages of that hour
 local registry = redis.pcall('HMGET', KEYS[1], 'layout', 'hold', 'topic:' .. tostring(ARGV[2]))
 local layout, held, no = registry[1], registry[2], registry[3]

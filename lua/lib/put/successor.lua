@@ -1,4 +1,4 @@
--- put/successor: stores a throttled put behind a leased message: see `successor.lua`.
+-- put/successor: stores a throttled put behind a leased message, in the message's own key (`successor.lua`).
 --
 -- NEEDS    call, due, head_of, keep, key_of, largest, no, now, parts_of, sub, whole_of, FORMAT, HEAD, PENDING,
 --          WITH_SUCCESSOR

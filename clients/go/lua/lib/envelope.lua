@@ -49,7 +49,8 @@ local function write_head(m)
   end
 end
 
--- The envelopes of a message and of its successor (nil without): a string of both ends in the length of the second, in 4 bytes.
+-- Parts a stored string into the envelopes of a message and of its successor (nil without). A string of both ends in the length
+-- of the second, in 4 bytes.
 local function parts_of(env)
   if string.byte(env) ~= WITH_SUCCESSOR then return env end
   local own = #env - 4 - struct.unpack('>I4', string.sub(env, -4))

@@ -8,7 +8,7 @@ local function gens(n)
   gen_next = gen_last - 2 * n
 end
 
--- One of them; a further one, if all are used.
+-- The next of the gens taken; takes one more if none is left.
 local function gen(indexed)
   if gen_next == gen_last then gens(1) end
   gen_next = gen_next + 2

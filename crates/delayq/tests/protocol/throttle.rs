@@ -264,6 +264,21 @@ async fn a_leased_message_is_shown_and_held_as_before_while_a_put_waits_behind_i
 }
 
 #[tokio::test]
+async fn an_old_entry_of_a_marker_is_forgotten_although_a_put_waits_behind_the_leased_message() {
+    let mut lab = Lab::new().await;
+    assert_eq!(put(&mut lab, throttled(0)).await, "ready");
+    lab.reserve("t").await;
+    put(&mut lab, throttled(1)).await;
+    // As an interruption may have left it.
+    lab.shard.command(&[b"ZADD", b"~markers", b"1", b"1:a"]).await;
+    lab.shard.command(&[b"ZADD", b"~alarms", b"1", b"markers"]).await;
+    lab.pump().await;
+    let shard = lab.shard.snapshot().await;
+    assert_eq!((shard.index("markers").len(), shard.index("leases").len()), (0, 1));
+    assert!(shard.successor(&(1, b"a".to_vec())).is_some());
+}
+
+#[tokio::test]
 async fn the_repeat_of_a_throttled_put_finds_its_message_leased_but_not_one_that_was_leased_before() {
     let mut lab = Lab::new().await;
     lab.at(10);

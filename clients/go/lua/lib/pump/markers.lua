@@ -22,7 +22,7 @@ local function pump_markers(n)
     local whole = format and #marker >= 32
     if whole and format == FORMAT and state > DEAD and STATE[state] then
       gone[#gone + 1], forgotten = keys[i], forgotten + 1
-    elseif whole and format > FORMAT then
+    elseif whole and format > FORMAT and state > DEAD then
       later[#later + 1], later[#later + 2] = now + 10000, names[i]
       blocked = blocked + 1
     elseif find(names[i], '^shift:') then

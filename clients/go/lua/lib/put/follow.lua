@@ -4,7 +4,7 @@
 --          taken, turn_after, DOOMED
 -- GIVES    end_acked, judge_next
 
--- Ends the lease of `m`, and `m` itself unless the next message has taken its place, which a successor does else.
+-- Ends the lease of `m`. Unless the next message has taken the place of `m`, a successor takes it, or `m` ends.
 local function end_acked(m, is_replaced)
   if not is_replaced and not succeed(m, 'delivered') then finish(m, 'delivered') end
   end_lease(m, receipt)
