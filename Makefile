@@ -194,7 +194,7 @@ bench-page: ## the calls of the page at ten million pending messages, and an ope
 	cargo build --release --workspace --bin delayq-gateway --bin delayq-timer --bin gateway-bench
 	$(TARGET)/release/gateway-bench page
 
-bench-peers: ## delayq compared with BullMQ, asynq, Redisson and bunqueue: an hour and a half
+bench-peers: ## delayq compared with BullMQ, asynq, Redisson and bunqueue: more than an hour
 	@scripts/setup.sh run
 	bench/peers/compare.py
 
