@@ -191,6 +191,7 @@ pub(crate) fn envelope() -> Envelope {
         zstd: false,
         blocks: false,
         held: false,
+        has_successor: false,
         paused: false,
         blocked: false,
         reason: None,

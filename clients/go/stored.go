@@ -28,6 +28,8 @@ type Envelope struct {
 	Blocks bool
 	// Held means ready, but waiting for others of its group, or because its group is paused or blocked.
 	Held bool
+	// HasSuccessor means leased, and a throttled put waits behind it, which takes its place when the lease ends.
+	HasSuccessor bool
 	// Paused means ready, and its group is paused.
 	Paused bool
 	// Blocked means ready, and a failed message blocks its group.
@@ -129,8 +131,9 @@ func (e *Envelope) readHead(head []byte) (flags int) {
 	ms := func(at int) time.Time { return time.UnixMilli(int64(binary.BigEndian.Uint64(head[at:]))) }
 	flags = int(binary.BigEndian.Uint16(head[2:]))
 	e.State, e.Doomed = states[head[1]-1], flags&flagDoomed > 0
-	e.Held, e.Paused = flags&flagHeld > 0, flags&flagPaused > 0
-	e.Blocks, e.Blocked = flags&flagBlocks > 0, flags&flagBlocked > 0
+	waits := flags&flagHeld > 0
+	e.Held, e.HasSuccessor = waits && e.State != Leased, waits && e.State == Leased
+	e.Paused, e.Blocks, e.Blocked = flags&flagPaused > 0, flags&flagBlocks > 0, flags&flagBlocked > 0
 	e.Due, e.At, e.Number = ms(8), ms(16), binary.BigEndian.Uint32(head[24:])
 	e.Attempt, e.MaxAttempts = binary.BigEndian.Uint16(head[28:]), binary.BigEndian.Uint16(head[30:])
 	return flags

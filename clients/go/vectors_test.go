@@ -66,19 +66,20 @@ func TestAnEnvelopeIsReadAsItIsStored(t *testing.T) {
 			Name, Hex string
 			Envelope  struct {
 				messageSaid
-				State    State  `json:"state"`
-				DueMs    int64  `json:"due_ms"`
-				AtMs     int64  `json:"at_ms"`
-				Delivery uint32 `json:"delivery"`
-				Attempt  uint16 `json:"attempt"`
-				Doomed   bool   `json:"doomed"`
-				Blocks   bool   `json:"blocks"`
-				Held     bool   `json:"held"`
-				Paused   bool   `json:"paused"`
-				Blocked  bool   `json:"blocked"`
-				Zstd     bool   `json:"zstd"`
-				Reason   string `json:"reason"`
-				Hash     string `json:"hash"`
+				State        State  `json:"state"`
+				DueMs        int64  `json:"due_ms"`
+				AtMs         int64  `json:"at_ms"`
+				Delivery     uint32 `json:"delivery"`
+				Attempt      uint16 `json:"attempt"`
+				Doomed       bool   `json:"doomed"`
+				Blocks       bool   `json:"blocks"`
+				Held         bool   `json:"held"`
+				HasSuccessor bool   `json:"has_successor"`
+				Paused       bool   `json:"paused"`
+				Blocked      bool   `json:"blocked"`
+				Zstd         bool   `json:"zstd"`
+				Reason       string `json:"reason"`
+				Hash         string `json:"hash"`
 			}
 		}
 		Refused []struct{ Name, Hex, Error string }
@@ -90,7 +91,7 @@ func TestAnEnvelopeIsReadAsItIsStored(t *testing.T) {
 		err := got.read(string(must(hex.DecodeString(c.Hex))))
 		want := Envelope{State: said.State, Due: time.UnixMilli(said.DueMs), At: time.UnixMilli(said.AtMs), Number: said.Delivery,
 			Attempt: said.Attempt, MaxAttempts: said.MaxAttempts, Doomed: said.Doomed, Blocks: said.Blocks, Held: said.Held, Paused: said.Paused,
-			Blocked: said.Blocked, Backoff: said.Backoff.backoff(),
+			HasSuccessor: said.HasSuccessor, Blocked: said.Blocked, Backoff: said.Backoff.backoff(),
 			Group: said.Group, Headers: headersOf(said.Headers), Payload: must(hex.DecodeString(said.Payload)), Compressed: said.Zstd,
 			Reason: said.Reason, ContentHash: said.Hash}
 		if said.ExpiresMs != 0 {

@@ -21,7 +21,7 @@ export type SettleOne = <V extends SettleVerb>(verb: V, item: Item) => Promise<O
 /** The part of a delivery outside the envelope; times are on the Redis clock. */
 export type Lease = { receipt: Receipt; topic: string; id: string; readyUs: number; leaseEndMs: number };
 
-type Fields = Lease & Omit<Envelope, "state" | "atMs" | "backoff" | "doomed" | "blocks" | "held" | "paused" | "blocked" | "compressed" | "reason">;
+type Fields = Lease & Omit<Envelope, "state" | "atMs" | "backoff" | "doomed" | "blocks" | "held" | "hasSuccessor" | "paused" | "blocked" | "compressed" | "reason">;
 /** Fields of the lease and the envelope. */
 export interface Delivery extends Fields {}
 

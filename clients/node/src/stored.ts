@@ -24,6 +24,8 @@ export interface Envelope {
   blocks: boolean;
   /** Ready, but waiting for others of its group, or because its group is paused or blocked. */
   held: boolean;
+  /** Leased, and a throttled put waits behind it, which takes its place when the lease ends. */
+  hasSuccessor: boolean;
   /** Ready, and its group is paused. */
   paused: boolean;
   /** Ready, and a failed message blocks its group. */
@@ -101,7 +103,8 @@ function readHead(head: Buffer): Envelope {
     maxAttempts: head.readUInt16BE(30),
     doomed: (flags & FLAGS.DOOMED) > 0,
     blocks: (flags & FLAGS.BLOCKS) > 0,
-    held: (flags & FLAGS.HELD) > 0,
+    held: (flags & FLAGS.HELD) > 0 && state !== "leased",
+    hasSuccessor: (flags & FLAGS.HELD) > 0 && state === "leased",
     paused: (flags & FLAGS.PAUSED) > 0,
     blocked: (flags & FLAGS.BLOCKED) > 0,
     compressed: false,

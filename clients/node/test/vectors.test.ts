@@ -32,6 +32,7 @@ for (const { name: what, hex, envelope } of vectors("envelope.json").valid) {
       doomed: envelope.doomed,
       blocks: envelope.blocks,
       held: envelope.held,
+      hasSuccessor: envelope.has_successor,
       paused: envelope.paused,
       blocked: envelope.blocked,
       contentHash: envelope.hash ?? undefined,

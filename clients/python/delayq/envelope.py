@@ -57,6 +57,8 @@ class Stored:
     blocks: bool = False
     #: Ready, but waiting for others of its group, or because its group is paused or blocked.
     held: bool = False
+    #: Leased, and a throttled put waits behind it, which takes its place when the lease ends.
+    has_successor: bool = False
     #: Ready, and its group is paused.
     paused: bool = False
     #: Ready, and a failed message blocks its group.
@@ -99,10 +101,12 @@ class Stored:
             self.headers += ((fields.text(1), fields.text(2)),)
         if flags & FLAG_REASON:
             self.reason = fields.reason()
-        self.doomed, self.held, self.paused = bool(flags & FLAG_DOOMED), bool(flags & FLAG_HELD), bool(flags & FLAG_PAUSED)
+        self.state, self.doomed = STATES[state - 1], bool(flags & FLAG_DOOMED)
+        self.held, self.paused = bool(flags & FLAG_HELD), bool(flags & FLAG_PAUSED)
         self.blocks, self.blocked = bool(flags & FLAG_BLOCKS), bool(flags & FLAG_BLOCKED)
+        if self.state is State.LEASED:
+            self.held, self.has_successor = False, self.held
         self.payload = fields.rest()
-        self.state = STATES[state - 1]
         return bool(flags & FLAG_ZSTD)
 
 

@@ -48,7 +48,8 @@ def test_a_message_is_shown_as_it_is_stored(case):
     said = case["envelope"]
     stored = Stored("t", "o", 0)
     assert stored.read(bytes.fromhex(case["hex"])) == said["zstd"]
-    for field in ("state", "due_ms", "at_ms", "attempt", "delivery", "doomed", "held", "paused", "blocks", "blocked", "reason"):
+    waits = ("held", "has_successor", "paused", "blocks", "blocked")
+    for field in ("state", "due_ms", "at_ms", "attempt", "delivery", "doomed", *waits, "reason"):
         assert getattr(stored, field) == said[field], field
     assert stored.content_hash == said["hash"]
 

@@ -131,13 +131,14 @@ fn table(context: &Context, page: &ListedPage, columns: &[Column], now: UnixMill
     rows.text()
 }
 
-/// The state, and its reason if a ready message may not be reserved yet.
+/// The state, the reason if a ready message may not be reserved yet, and what waits behind a leased message.
 pub fn state(envelope: &Envelope) -> String {
     let held = match envelope {
         Envelope { paused: true, .. } => ", held: its group is paused",
         Envelope { blocked: true, .. } => ", held: a failed message blocks its group",
         Envelope { held: true, .. } => ", held by its group",
         Envelope { blocks: true, .. } => ", blocks its group",
+        Envelope { has_successor: true, .. } => ", a put waits behind it",
         _ => "",
     };
     format!("{}{held}", envelope.state)
@@ -177,6 +178,9 @@ pub fn story(listed: &Listed, now: UnixMillis) -> Vec<String> {
         State::Expired => format!("expired {since}; was due {due}"),
         State::Purged => format!("purged by an operator {since}"),
     });
+    if envelope.has_successor {
+        story.push("a throttled put waits behind it, and takes its place when the lease ends".to_owned());
+    }
     if envelope.blocks {
         story.push("failed: the others of its group wait until it has finished".to_owned());
     }

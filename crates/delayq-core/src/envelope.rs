@@ -143,6 +143,8 @@ pub struct Envelope {
     /// True if a ready message has to wait: other messages of the group come first, or the group is paused or blocked; only in
     /// answers.
     pub held: bool,
+    /// True if a throttled put waits behind a leased message, and takes its place when the lease ends; only in answers.
+    pub has_successor: bool,
     /// True if the group of a ready message is paused; only in answers.
     pub paused: bool,
     /// True if a failed message blocks the group of a ready message; only in answers.
@@ -353,7 +355,8 @@ impl Envelope {
             payload: Vec::new(),
             zstd: flags & ZSTD > 0,
             blocks: flags & BLOCKS > 0,
-            held: flags & HELD > 0,
+            held: flags & HELD > 0 && state != State::Leased,
+            has_successor: flags & HELD > 0 && state == State::Leased,
             paused: flags & PAUSED > 0,
             blocked: flags & BLOCKED > 0,
             reason: None,
@@ -410,7 +413,7 @@ impl Envelope {
             | flag(self.lifetime.is_some(), LIFETIME)
             | flag(self.first.is_some(), FIRST)
             | flag(self.blocks, BLOCKS)
-            | flag(self.held, HELD)
+            | flag(self.held || self.has_successor, HELD)
             | flag(self.paused, PAUSED)
             | flag(self.blocked, BLOCKED)
     }

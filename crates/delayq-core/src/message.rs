@@ -378,6 +378,7 @@ impl Envelope {
             zstd,
             blocks: false,
             held: false,
+            has_successor: false,
             paused: false,
             blocked: false,
             reason: None,

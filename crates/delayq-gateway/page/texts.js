@@ -120,6 +120,7 @@ export const TEXTS = {
   why_blocks: ['It failed: the others of its group wait until it has finished.', '它已失败：同一分组的其他消息须等它结束。'],
   why_held: ['Other messages of its group come first: its topic limits how many of a group are handed out at a time.', '同一分组的其他消息在前：该主题限制每个分组同时处理的消息数。'],
   why_doomed: ['It was cancelled while a worker had it: no further attempt follows.', '处理期间已被取消：不会再有下一次尝试。'],
+  why_has_successor: ['A put waits behind it, and takes its place when the worker is done.', '有一次放入排在它后面，处理结束后将取代它。'],
   since: ['In this state since', '进入此状态'],
   expires: ['Expires', '过期时间'],
   delivery: ['Times handed out', '交付次数'],

@@ -14,6 +14,7 @@ export function why(message, numbers) {
   if (message.held_by_group) said.push(t(message.group_paused ? 'why_group_paused' : message.group_blocked ? 'why_group_blocked' : 'why_held'));
   if (message.blocks_group) said.push(t('why_blocks'));
   if (message.cancelled_while_leased) said.push(t('why_doomed'));
+  if (message.has_successor) said.push(t('why_has_successor'));
   return said;
 }
 

@@ -17,7 +17,7 @@ local LIFETIME = 4096
 -- A failed message that blocks its group: see `turn.lua`.
 local BLOCKS = 16384
 -- In answers only: a ready message waits for others of its group, because its group is paused, or because a failed message blocks
--- it.
+-- it. HELD of a leased message: a successor waits behind it.
 local HELD, PAUSED, BLOCKED = 1024, 2048, 32768
 local INDEXED = EXPIRES + GROUP
 -- The messages without a group in fair order, which are one group more: no group has this name.

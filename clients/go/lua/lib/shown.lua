@@ -16,23 +16,25 @@ local function held_by_group(m)
   return is_parked and not redis.pcall('ZSCORE', base .. 'n:' .. m.no, group) and HELD or 0
 end
 
--- A message for display: its envelope with the actual state (READY where ready, with HELD while its group
--- holds it) and the reason of a dead letter at the end, its gen and its state; nil if missing. A key of
--- another type is shown as a malformed envelope.
+-- A message for display: its envelope with the actual state (READY where ready, with HELD while its group holds it), HELD if a
+-- successor waits behind it, and the reason of a dead letter at the end; its gen and its state; nil if missing. A key of another
+-- type is shown as a malformed envelope.
 local function shown(no, id)
   local env = whole_of(no, id)
   local m, why = decode(no, id, env)
   if why == 'missing' then return redis.call('EXISTS', base .. 'm:' .. no .. ':' .. id) == 1 and '\0' or nil end
   if not m then return env end
-  env = parts_of(env)
-  local reason = m.state == DEAD and redis.pcall('HGET', base .. 'w:' .. no, id)
+  local state, flags, last = m.state, m.flags, ''
+  local own, successor = parts_of(env)
+  local reason = state == DEAD and redis.pcall('HGET', base .. 'w:' .. no, id)
   if type(reason) == 'string' then
-    env = string.sub(env, 1, 2) .. struct.pack('>I2', bit.bor(m.flags, REASON)) .. string.sub(env, 5) .. reason
-      .. struct.pack('>I2', #reason)
+    flags, last = bit.bor(flags, REASON), reason .. struct.pack('>I2', #reason)
+  elseif successor then
+    flags = bit.bor(flags, HELD)
+  elseif state == PENDING and not is_delayed(m) then
+    state, flags = READY, bit.bor(flags, held_by_group(m))
   end
-  if m.state ~= PENDING or is_delayed(m) then return env, m.gen, m.state end
-  local flags = bit.bor(m.flags, held_by_group(m))
-  return string.sub(env, 1, 1) .. string.char(READY) .. struct.pack('>I2', flags) .. string.sub(env, 5), m.gen, READY
+  return string.char(FORMAT, state) .. struct.pack('>I2', flags) .. string.sub(own, 5) .. last, m.gen, state
 end
 
 -- Maximum bytes of envelopes per page, before the last envelope: more would delay all other callers.

@@ -151,6 +151,23 @@ async fn topics_are_counted_and_their_flow_is_told() {
 }
 
 #[tokio::test]
+async fn a_put_that_waits_behind_a_leased_message_is_told() {
+    let redis = deployment().await;
+    done(&redis, &["put", "t", "{}", "--id", "a", "--throttle", "30s"]).await;
+    let put_and_look = r#"exec >&2; d="$0 --redis $1 --shards 4"; $d put t {} --id a --throttle 30s; $d get t a; $d get t a --json; $d log t a"#;
+    let program = env!("CARGO_BIN_EXE_delayq");
+    let told =
+        run(&redis, &["work", "t", "-n", "1", "--", "sh", "-c", put_and_look, program, &redis.url()]).await;
+    for said in [
+        "a throttled put waits behind it, and takes",
+        r#""has_successor": true"#,
+        "leased, a put waits behind it",
+    ] {
+        assert!(told.stderr.contains(said), "{said} is not in {told:?}");
+    }
+}
+
+#[tokio::test]
 async fn what_happened_to_an_id_is_told_while_it_is_remembered() {
     let redis = deployment().await;
     done(&redis, &["put", "t", "{}", "--id", "a", "--at", DUE]).await;

@@ -99,6 +99,8 @@ async fn a_throttled_put_is_ready_at_once_and_then_due_a_window_after_the_last_d
     let taken = stage.gateway.post("/v1/reserve", &reserve).await.with(200)["messages"][0].clone();
     assert_eq!(taken["payload"], "throttle=30000");
     assert_eq!(put("swallow=30000").await.with(200)["state"], "leased");
+    let leased = stage.gateway.get("/v1/topics/t/messages/a").await.with(200);
+    assert_eq!((&leased["state"], &leased["has_successor"]), (&json!("leased"), &json!(false)));
     let ack = json!([{ "receipt": taken["receipt"], "do": "ack" }]);
     stage.gateway.post("/v1/settle", &ack).await.with(200);
     assert_eq!(put("swallow=30000").await.with(200)["state"], "delivered");

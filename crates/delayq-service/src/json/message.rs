@@ -29,6 +29,7 @@ pub fn message(listed: &Listed, payload: bool) -> Value {
     value["max_attempts"] = envelope.max_attempts.into();
     add_time(&mut value, "expires", envelope.expires);
     value["cancelled_while_leased"] = envelope.doomed.into();
+    value["has_successor"] = envelope.has_successor.into();
     value["held_by_group"] = envelope.held.into();
     value["group_paused"] = envelope.paused.into();
     value["group_blocked"] = envelope.blocked.into();

@@ -85,6 +85,7 @@ fn envelope(said: &Value) -> Envelope {
         zstd: said["zstd"].as_bool().unwrap(),
         blocks: said["blocks"].as_bool().unwrap(),
         held: said["held"].as_bool().unwrap(),
+        has_successor: said["has_successor"].as_bool().unwrap(),
         paused: said["paused"].as_bool().unwrap(),
         blocked: said["blocked"].as_bool().unwrap(),
         reason: said["reason"].as_str().map(str::to_owned),

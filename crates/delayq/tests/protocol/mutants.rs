@@ -346,8 +346,8 @@ const MUTANTS: [(&str, &str, &str, &str); 145] = [
     (
         "list shows a ready message as delayed",
         "lib/shown",
-        "if m.state ~= PENDING or is_delayed(m) then",
-        "if true then",
+        "elseif state == PENDING and not is_delayed(m) then",
+        "elseif false then",
     ),
     (
         "list_group says that it is through when it is not",

@@ -4,7 +4,7 @@ use crate::action::{Action, GiveBack, Item};
 use crate::bare_shard::NOW;
 use crate::lab::{Lab, item};
 use crate::snapshot::Snapshot;
-use delayq::protocol::{Again, DueRule};
+use delayq::protocol::{Again, DueRule, Envelope};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -245,14 +245,15 @@ async fn a_next_message_that_the_ack_puts_wins_over_a_throttled_one() {
 }
 
 #[tokio::test]
-async fn a_leased_message_is_shown_and_held_as_before_while_a_put_waits_behind_it() {
+async fn a_leased_message_is_held_as_before_and_shown_with_its_mark_while_a_put_waits_behind_it() {
     let mut lab = Lab::new().await;
     let peek = Action::Peek { topic: "t".into(), ids: vec![b"a".to_vec()] };
     assert_eq!(put(&mut lab, throttled(0)).await, "ready");
     let receipt = lab.reserve("t").await.remove(0);
-    let before = lab.run(peek.clone()).await.unwrap();
+    let before = Envelope::decode(&lab.run(peek.clone()).await.unwrap()[1]).unwrap();
     put(&mut lab, throttled(1)).await;
-    assert_eq!(lab.run(peek.clone()).await.unwrap(), before);
+    let after = Envelope::decode(&lab.run(peek).await.unwrap()[1]).unwrap();
+    assert_eq!(after, Envelope { has_successor: true, ..before });
     let extend = Action::Extend { receipts: vec![receipt.clone()], lease: Some(9000) };
     assert_eq!(lab.words(extend).await, [(NOW + 9000).to_string()]);
     assert_eq!(put(&mut lab, Item { again: Again::default(), ..throttled(2) }).await, "leased");

@@ -84,6 +84,7 @@ impl Item {
             zstd: false,
             blocks: false,
             held: false,
+            has_successor: false,
             paused: false,
             blocked: false,
             reason: None,

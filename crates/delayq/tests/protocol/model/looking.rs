@@ -62,7 +62,8 @@ impl Model {
         }
     }
 
-    /// A message as listed: a ready message gets the state READY, and a dead letter its reason.
+    /// A message as listed: a ready message gets the state READY, a leased one the mark of its successor, and a dead letter its
+    /// reason.
     fn shown(&self, name: &Name, call: &Call<'_>) -> Option<Vec<u8>> {
         let msg = self.messages.get(name)?;
         let mut bytes = parts(&call.before.bodies[name]).0;
@@ -78,6 +79,9 @@ impl Model {
             } else if group.is_some_and(|group| waiting_groups(name.0, call.before).contains(&group)) {
                 bytes[2] |= IS_HELD;
             }
+        }
+        if msg.successor.is_some() {
+            bytes[2] |= IS_HELD;
         }
         if let Some(reason) = call.before.reasons.get(name) {
             bytes[3] |= HAS_REASON;
