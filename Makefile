@@ -182,7 +182,7 @@ bench-scripts: ## what each script costs inside Redis, compared with its bare co
 	@scripts/setup.sh run
 	cargo run --release -p delayq-bench --bin script-cost
 
-bench-gateway: ## the gateway's rates, waiting reserves, and a tenant beside a flood: about twelve minutes; LMSTFY=PROGRAM measures it too
+bench-gateway: ## the gateway's rates, waiting reserves, and a tenant beside a flood: about fourteen minutes; LMSTFY=PROGRAM measures it too
 	@scripts/setup.sh run
 	cargo build --release --workspace --bin delayq-gateway --bin delayq-timer --bin gateway-bench
 	$(TARGET)/release/gateway-bench rates $(LMSTFY:%=--lmstfy %)

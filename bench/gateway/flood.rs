@@ -18,8 +18,12 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(crate) enum FloodKind {
     /// Single puts.
     Put,
+    /// Single puts beyond a quota.
+    LimitedPut,
     /// 1,000 lines a request.
     Lines,
+    /// 1,000 lines a request, beyond a quota.
+    LimitedLines,
     /// Reserves of 100 messages, and their acks.
     Consume,
     /// Single puts of 200 KiB.
@@ -43,10 +47,20 @@ impl FloodKind {
     pub(crate) const fn text(self) -> &'static str {
         match self {
             Self::Put => "single puts",
+            Self::LimitedPut => "single puts, quota of 500 a second",
             Self::Lines => "1,000 lines a request",
+            Self::LimitedLines => "1,000 lines a request, quota of 500 a second",
             Self::Consume => "reserves of 100, acks",
             Self::Large => "puts of 200 KiB",
             Self::Refused => "bodies that are no JSON",
+        }
+    }
+
+    /// The puts a second that the tenant may take; `None`: as many as it can.
+    pub(crate) const fn quota(self) -> Option<u64> {
+        match self {
+            Self::LimitedPut | Self::LimitedLines => Some(500),
+            Self::Put | Self::Lines | Self::Consume | Self::Large | Self::Refused => None,
         }
     }
 }
@@ -96,7 +110,7 @@ async fn connection(address: &str, kind: FloodKind, number: usize, sent: &Sent) 
     for turn in 0_u64.. {
         let path = format!("PUT /v1/topics/flood/messages/{number}-{turn}");
         let answer = match kind {
-            FloodKind::Put => {
+            FloodKind::Put | FloodKind::LimitedPut => {
                 let body = json!({ "due": "+1h", "payload": payload }).to_string();
                 connection.json(&path, &body).await?
             }
@@ -105,7 +119,7 @@ async fn connection(address: &str, kind: FloodKind, number: usize, sent: &Sent) 
                 connection.json(&path, &body).await?
             }
             FloodKind::Refused => connection.json(&path, &payload).await?,
-            FloodKind::Lines => {
+            FloodKind::Lines | FloodKind::LimitedLines => {
                 connection.lines("POST /v1/messages", &lines(number, turn, LINES, "+1h")).await?
             }
             FloodKind::Consume => consume(&mut connection, number, turn).await?,

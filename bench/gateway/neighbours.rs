@@ -1,7 +1,7 @@
 //! What the flood of one tenant does to the requests of another.
 
 use crate::flood::{Flood, FloodKind};
-use crate::stage::{QUIET, Stage};
+use crate::stage::{NOISY, PAGE, QUIET, Stage};
 use crate::wire::Connection;
 use clap::ValueEnum as _;
 use hdrhistogram::Histogram;
@@ -28,6 +28,12 @@ pub(crate) async fn print(seconds: u64, runs: usize) -> io::Result<()> {
     let time = Duration::from_secs(seconds);
     for &kind in FloodKind::value_variants() {
         let stage = &Stage::start().await;
+        if let Some(puts) = kind.quota() {
+            let mut connection = Connection::open(&stage.gateway.address, PAGE).await?;
+            let quota = json!({ "puts_per_second": puts }).to_string();
+            let answer = connection.json(&format!("PUT /v1/tenants/{NOISY}"), &quota).await?;
+            assert!(answer.status < 300, "the quota is taken: {}", answer.status);
+        }
         let mut quiet = Times::new();
         let mut flooded = CONNECTIONS.map(|_| Times::new());
         for _ in 0..runs {
