@@ -8,6 +8,7 @@ mod bare_spool;
 mod bench;
 mod clock;
 mod error;
+mod fair;
 mod figures;
 mod idle;
 mod lateness;
@@ -67,7 +68,7 @@ const MEASUREMENT: Code = Code {
 #[derive(Debug, Parser)]
 #[command(name = "delayq-bench", version, max_term_width = 100)]
 struct Arguments {
-    /// Parts to measure; by default all but `outbox`, `shards`, `spool` and `sweep`
+    /// Parts to measure; by default all but `fair`, `outbox`, `shards`, `spool` and `sweep`
     #[arg(value_enum)]
     parts: Vec<Part>,
     /// Number of runs for the median

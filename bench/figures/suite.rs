@@ -39,6 +39,8 @@ pub(crate) enum Part {
     Outbox,
     /// A sweep of a million messages; only by name
     Sweep,
+    /// In fair order, the wait of a message beside a million of another group; only by name
+    Fair,
 }
 
 // === impl Part ===
@@ -105,6 +107,7 @@ impl Bench {
             Part::Shards => figures = self.over_shards(MANY_SHARDS, timers).await?,
             Part::Outbox => figures = self.outbox(own).await?,
             Part::Sweep => figures = self.sweep(own).await?,
+            Part::Fair => figures = self.fair(Shape::grouped(self.shards)).await?,
         }
         Ok(figures)
     }
