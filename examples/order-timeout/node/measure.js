@@ -1,5 +1,5 @@
-// Thousands a second: `node measure.js delayq 20000`, `node measure.js bullmq 20000`. 64 callers put timeouts an hour
-// ahead, one each call; then a worker with 64 handlers works on as many that are due.
+// Thousands a second: `node measure.js delayq 20000`, `grouped` (delayq, with a thousand groups) or `bullmq`. 64 callers put
+// timeouts an hour ahead, one each call; then a worker with 64 handlers works on as many that are due.
 import { Queue, Worker as BullWorker } from "bullmq";
 import { Client, Worker } from "delayq";
 import { Redis } from "ioredis";
@@ -8,10 +8,10 @@ const [, , library, text] = process.argv;
 const count = Number(text);
 const redis = new Redis(process.env.REDIS_URL, { maxRetriesPerRequest: null });
 
-function delayq() {
+function delayq(groupOf) {
   const client = new Client(redis);
   return {
-    put: (n, afterMs) => client.put({ topic: "timeouts", id: `order-${afterMs}-${n}`, payload: "{}", afterMs }),
+    put: (n, afterMs) => client.put({ topic: "timeouts", id: `order-${afterMs}-${n}`, group: groupOf(n), payload: "{}", afterMs }),
     work: (handler) => new Worker(client, "timeouts", handler, { concurrency: 64, pump: true, stopOn: [] }),
   };
 }
@@ -24,7 +24,8 @@ function bullmq() {
   };
 }
 
-const { put, work } = library === "delayq" ? delayq() : bullmq();
+const libraries = { delayq: () => delayq(() => undefined), grouped: () => delayq((n) => `user-${n % 1000}`), bullmq };
+const { put, work } = libraries[library]();
 
 async function putAll(afterMs) {
   let next = 0;

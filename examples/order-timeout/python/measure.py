@@ -1,5 +1,5 @@
-"""Thousands a second: `measure.py delayq 20000`, `measure.py celery 20000`. 64 threads put timeouts an hour ahead, one each
-call; then a worker with 64 threads works on as many that are due."""
+"""Thousands a second: `measure.py delayq 20000`, `grouped` (delayq, with a thousand groups) or `celery`. 64 threads put timeouts
+an hour ahead, one each call; then a worker with 64 threads works on as many that are due."""
 
 import itertools
 import os
@@ -24,12 +24,17 @@ def time_out() -> None:
     pass
 
 
-def put_delayq(client: Client, order: str, after: float) -> None:
-    client.put(Message("timeouts", b"{}", id=order, after=timedelta(seconds=after)))
+def put_delayq(client: Client, n: int, after: float) -> None:
+    client.put(Message("timeouts", b"{}", id=f"order-{after:.0f}-{n}", after=timedelta(seconds=after)))
 
 
-def put_celery(_client: Client, order: str, after: float) -> None:
-    time_out.apply_async(countdown=after or None, task_id=order)
+def put_grouped(client: Client, n: int, after: float) -> None:
+    group = f"user-{n % 1000}"
+    client.put(Message("timeouts", b"{}", id=f"order-{after:.0f}-{n}", group=group, after=timedelta(seconds=after)))
+
+
+def put_celery(_client: Client, n: int, after: float) -> None:
+    time_out.apply_async(countdown=after or None, task_id=f"order-{after:.0f}-{n}")
 
 
 def work_delayq(client: Client, count: int) -> float:
@@ -63,12 +68,13 @@ def work_celery(_client: Client, count: int) -> float:
 
 
 def main(library: str, count: int, client: Client) -> None:
-    put, work = (put_delayq, work_delayq) if library == "delayq" else (put_celery, work_celery)
+    put = {"delayq": put_delayq, "grouped": put_grouped, "celery": put_celery}[library]
+    work = work_celery if library == "celery" else work_delayq
 
     def put_all(after: float) -> float:
         began = time.perf_counter()
         with ThreadPoolExecutor(64) as callers:
-            list(callers.map(lambda n: put(client, f"order-{after:.0f}-{n}", after), range(count)))
+            list(callers.map(lambda n: put(client, n, after), range(count)))
         return time.perf_counter() - began
 
     print(f"{library}: put {count / put_all(3600):.0f}/s", flush=True)

@@ -1,5 +1,5 @@
-// Thousands a second: `go run ./measure delayq 20000`, `go run ./measure asynq 20000`. 64 callers put timeouts an hour
-// ahead, each in a separate call; then a worker with 64 handlers works on as many due timeouts.
+// Thousands a second: `go run ./measure delayq 20000`, `grouped` (delayq, with a thousand groups) or `asynq`. 64 callers put
+// timeouts an hour ahead, each in a separate call; then a worker with 64 handlers works on as many due timeouts.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 
 // library under test: puts a timeout, and works until the context ends.
 type library struct {
-	put  func(id string, after time.Duration) error
+	put  func(n int64, after time.Duration) error
 	work func(ctx context.Context, handled func())
 }
 
@@ -27,8 +27,13 @@ func main() {
 	name := os.Args[1]
 	count, err := strconv.Atoi(os.Args[2])
 	check(err)
-	measured := ofDelayq()
-	if name == "asynq" {
+	var measured library
+	switch name {
+	case "delayq":
+		measured = ofDelayq(func(int64) string { return "" })
+	case "grouped":
+		measured = ofDelayq(func(n int64) string { return fmt.Sprintf("user-%d", n%1000) })
+	case "asynq":
 		measured = ofAsynq()
 	}
 	began := time.Now()
@@ -47,14 +52,15 @@ func main() {
 	fmt.Printf("%s: work %.0f/s\n", name, float64(count)/time.Since(began).Seconds())
 }
 
-func ofDelayq() library {
+func ofDelayq(groupOf func(n int64) string) library {
 	options, err := redis.ParseURL(os.Getenv("REDIS_URL"))
 	check(err)
 	client, err := delayq.New(redis.NewClient(options), "dq")
 	check(err)
 	return library{
-		put: func(id string, after time.Duration) error {
-			_, err := client.Put(context.Background(), delayq.Message{Topic: "timeouts", ID: id, Payload: []byte("{}"), Due: delayq.After(after)})
+		put: func(n int64, after time.Duration) error {
+			message := delayq.Message{Topic: "timeouts", ID: idOf(n, after), Group: groupOf(n), Payload: []byte("{}"), Due: delayq.After(after)}
+			_, err := client.Put(context.Background(), message)
 			return err
 		},
 		work: func(ctx context.Context, handled func()) {
@@ -69,8 +75,8 @@ func ofAsynq() library {
 	check(err)
 	client := asynq.NewClient(options)
 	return library{
-		put: func(id string, after time.Duration) error {
-			_, err := client.Enqueue(asynq.NewTask("timeout", []byte("{}")), asynq.TaskID(id), asynq.ProcessIn(after))
+		put: func(n int64, after time.Duration) error {
+			_, err := client.Enqueue(asynq.NewTask("timeout", []byte("{}")), asynq.TaskID(idOf(n, after)), asynq.ProcessIn(after))
 			return err
 		},
 		work: func(ctx context.Context, handled func()) {
@@ -86,12 +92,14 @@ func putAll(measured library, count int, after time.Duration) {
 	for range 64 {
 		callers.Go(func() {
 			for n := next.Add(1); n <= int64(count); n = next.Add(1) {
-				check(measured.put(fmt.Sprintf("order-%d-%d", after, n), after))
+				check(measured.put(n, after))
 			}
 		})
 	}
 	callers.Wait()
 }
+
+func idOf(n int64, after time.Duration) string { return fmt.Sprintf("order-%d-%d", after, n) }
 
 func check(err error) {
 	if err != nil {
