@@ -186,6 +186,11 @@ impl Acting {
         Self { who: caller.name.clone(), tenant, operation, always, of, filter }
     }
 
+    /// With names and parameters of a body.
+    pub(crate) fn named(&mut self, of: Vec<(String, String)>, filter: String) {
+        (self.of, self.filter) = (of, Some(filter).filter(|filter| !filter.is_empty()));
+    }
+
     fn ended(self, acted: Acted, status: StatusCode, code: Option<&str>) -> (Action, ActionTally) {
         let Self { who, tenant, operation, of, filter, .. } = self;
         let done = if status.is_success() { "done" } else { status.as_str() };

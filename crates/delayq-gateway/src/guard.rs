@@ -2,7 +2,7 @@
 
 use crate::actions::Acting;
 use crate::admission::{Admission, Proof};
-use crate::input::{Query, Whole};
+use crate::input::{GivenNames, Query, Whole};
 use crate::problem::{Kind, Problem};
 use crate::rights::Right;
 use crate::server::{Answering, Seat};
@@ -111,7 +111,7 @@ async fn admit(
         let names = request.extract_parts::<RawPathParams>().await;
         let names =
             names.map(|names| names.iter().map(|(name, of)| (name.to_owned(), of.to_owned())).collect());
-        let operation = (route.name, route.acts());
+        let operation = (route.original().name, route.acts());
         *acting = Some(Acting::new(&caller, operation, names.unwrap_or_default(), query.as_deref()));
     }
     if let (RouteAnswers::Frames(..), Some(right)) = (route.answers, route.needs) {
@@ -125,7 +125,12 @@ async fn admit(
     };
     request.extensions_mut().insert(caller);
     match asked(app, route, request).await {
-        Ok((request, deadline)) => Ok(Admitted { request, turn, deadline }),
+        Ok((request, deadline)) => {
+            if let (Some(acting), Some(given)) = (acting, request.extensions().get::<GivenNames>()) {
+                acting.named(given.names.clone(), given.query.to_string());
+            }
+            Ok(Admitted { request, turn, deadline })
+        }
         Err(problem) => {
             turn.iter().for_each(TenantTurn::refused);
             Err(problem)
@@ -153,8 +158,10 @@ async fn asked(
     known(route, request.headers())?;
     let query = Query::of(request.uri().query(), route.query)?;
     request.extensions_mut().insert(query);
-    if route.takes == Takes::Nothing {
-        request = without_body(app, request).await?;
+    match route.takes {
+        Takes::Nothing => request = without_body(app, request).await?,
+        Takes::Names(original) => request = with_names(app, original, request).await?,
+        _ => {}
     }
     let deadline = deadline(route, request.headers())?;
     Ok((request, deadline))
@@ -162,7 +169,7 @@ async fn asked(
 
 async fn within(deadline: Option<Duration>, route: &Route, answering: Answering) -> Response {
     let Some(deadline) = deadline else { return answering.await };
-    let fate = if route.method == table::Method::Get { Fate::NotApplied } else { Fate::Unknown };
+    let fate = if route.original().method == table::Method::Get { Fate::NotApplied } else { Fate::Unknown };
     tokio::time::timeout(deadline, answering).await.unwrap_or_else(|_| {
         Problem::new(Kind::Deadline, format!("no reply within {deadline:?}")).fate(fate).into_response()
     })
@@ -265,6 +272,15 @@ async fn without_body(app: &App, request: Request) -> Result<Request, Problem> {
         return Err(Problem::new(Kind::Unknown, why).fate(Fate::NotApplied));
     }
     Ok(Request::from_parts(parts, Body::empty()))
+}
+
+/// Moves the names and the parameters of the route out of the body.
+async fn with_names(app: &App, original: &Route, request: Request) -> Result<Request, Problem> {
+    let (mut parts, body) = request.into_parts();
+    let scope = Scope::of(app, &parts.extensions);
+    let (given, rest) = GivenNames::read(original, body, &parts.headers, &scope).await?;
+    parts.extensions.insert(given);
+    Ok(Request::from_parts(parts, rest))
 }
 
 /// `None`: the route has no deadline.

@@ -2,13 +2,16 @@
 
 mod body;
 mod form;
+mod given;
 mod items;
 mod lines;
 mod query;
 
 use body::MAX_BODY;
 pub(crate) use body::{Whole, must_be_object, parsed};
-pub(crate) use form::Form;
+pub(crate) use form::{EVENTS, Form};
+use form::{JSON, other_type};
+pub(crate) use given::GivenNames;
 pub(crate) use items::Items;
 pub(crate) use lines::Lines;
 pub(crate) use query::Query;
@@ -20,18 +23,14 @@ use crate::state::{App, Scope};
 use axum::RequestPartsExt as _;
 use axum::body::Body;
 use axum::extract::{FromRequest, RawPathParams, Request};
-use axum::http::{HeaderMap, header};
+use axum::http::HeaderMap;
+use axum::http::request::Parts;
 use delayq::admin::Tag;
 use delayq::{Group, Members, MessageId, Target, Topic};
-use delayq_service::headers::STRUCTURED_EVENT;
 use delayq_service::when::When;
 use percent_encoding::percent_decode_str;
 use std::fmt::Display;
 use std::str::FromStr;
-
-const JSON: &str = "application/json";
-pub(crate) const EVENTS: &str = "application/cloudevents-batch+json";
-const NDJSON: [&str; 3] = ["application/x-ndjson", "application/ndjson", "application/jsonl"];
 
 /// The form of a request that routes read.
 pub(crate) struct Ask {
@@ -52,10 +51,10 @@ impl FromRequest<App> for Ask {
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         let (mut parts, body) = request.into_parts();
-        let malformed = |error: &dyn Display| Problem::new(Kind::Malformed, format!("the path: {error}"));
-        let names = parts.extract::<RawPathParams>().await.map_err(|error| malformed(&error))?;
-        let names = names.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        let query = parts.extensions.remove::<Query>().unwrap_or_default();
+        let (names, query) = match parts.extensions.remove::<GivenNames>() {
+            Some(given) => (given.names, given.query),
+            None => (names_of(&mut parts).await?, parts.extensions.remove::<Query>().unwrap_or_default()),
+        };
         let scope = Scope::of(app, &parts.extensions);
         let caller = parts.extensions.remove::<Caller>().unwrap_or(Caller::NOBODY);
         let connection = parts.extensions.remove::<Outgoing>().zip(parts.extensions.remove::<Peer>());
@@ -64,11 +63,8 @@ impl FromRequest<App> for Ask {
 }
 
 impl Ask {
-    /// May be encoded twice, since no topic has a `%`: clients and proxies remove `.` and `..` that are encoded once.
     pub(crate) fn topic(&self) -> Result<Topic, Problem> {
-        let once: String = self.name("topic")?;
-        let name = percent_decode_str(&once).decode_utf8_lossy();
-        name.parse().map_err(|error| Problem::invalid("topic", error))
+        self.name("topic")
     }
 
     pub(crate) fn group(&self) -> Result<Group, Problem> {
@@ -108,15 +104,7 @@ impl Ask {
     }
 
     pub(crate) fn form(&self) -> Form {
-        let value = self.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let kind = value.unwrap_or_default().split(';').next().unwrap_or_default().trim();
-        match kind {
-            kind if kind.eq_ignore_ascii_case(JSON) => Form::Json,
-            kind if NDJSON.iter().any(|ndjson| kind.eq_ignore_ascii_case(ndjson)) => Form::Ndjson,
-            kind if kind.eq_ignore_ascii_case(STRUCTURED_EVENT) => Form::Event,
-            kind if kind.eq_ignore_ascii_case(EVENTS) => Form::Events,
-            _ => Form::Other,
-        }
+        Form::of(&self.headers)
     }
 
     /// At most once, as text.
@@ -177,8 +165,15 @@ impl Ask {
     }
 }
 
-fn other_type(wanted: &str) -> Problem {
-    Problem::new(Kind::OtherType, format!("send Content-Type: {wanted}")).at("content-type")
+/// The names in the path. A topic may be encoded twice, since clients and proxies remove `.` and `..` that are encoded once.
+async fn names_of(parts: &mut Parts) -> Result<Vec<(String, String)>, Problem> {
+    let names = parts.extract::<RawPathParams>().await;
+    let names = names.map_err(|error| Problem::new(Kind::Malformed, format!("the path: {error}")))?;
+    let decoded = |name: &str, value: &str| match name {
+        "topic" => percent_decode_str(value).decode_utf8_lossy().into_owned(),
+        _ => value.to_owned(),
+    };
+    Ok(names.iter().map(|(name, value)| (name.to_owned(), decoded(name, value))).collect())
 }
 
 /// Independent of the place of the sender.

@@ -30,9 +30,9 @@ pub fn generated() -> String {
     let mut schemas: Value = serde_json::from_str(SCHEMAS).expect("the schemas are JSON");
     schemas["Policy"] = policy();
     let mut paths = Map::new();
-    for route in ROUTES {
+    for route in ROUTES.iter() {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
-        path[verb(route.method)] = operation(route, &meanings);
+        path[verb(route.method)] = operation(route, &meanings, &schemas);
     }
     let document = json!({
         "openapi": "3.1.0",
@@ -79,7 +79,7 @@ const fn verb(method: Method) -> &'static str {
     }
 }
 
-fn operation(route: &Route, meanings: &Map<String, Value>) -> Value {
+fn operation(route: &Route, meanings: &Map<String, Value>, schemas: &Value) -> Value {
     let mut operation = json!({
         "operationId": route.name,
         "summary": route.summary,
@@ -97,6 +97,11 @@ fn operation(route: &Route, meanings: &Map<String, Value>) -> Value {
     if let Some(body) = body(route.takes) {
         operation["requestBody"] = body;
     }
+    if let Takes::Names(original) = route.takes {
+        let schema = by_body(original, meanings, schemas);
+        operation["requestBody"] =
+            json!({ "required": true, "content": { "application/json": { "schema": schema } } });
+    }
     match route.needs {
         _ if route.is_public => operation["security"] = json!([]),
         Some(right) => operation["security"] = json!([{ "token": [right.word()] }]),
@@ -107,21 +112,41 @@ fn operation(route: &Route, meanings: &Map<String, Value>) -> Value {
 
 fn parameters(route: &Route, meanings: &Map<String, Value>) -> Value {
     let parameter = |place: &str, name: &str| {
-        let own = meanings.get(&format!("{} {name}", route.name));
-        let meaning =
-            own.or_else(|| meanings.get(name)).unwrap_or_else(|| panic!("meanings.json lacks {name}"));
         let mut parameter = json!({ "name": name, "in": place, "required": place == "path" });
-        for (key, value) in meaning.as_object().expect("a meaning is an object") {
+        for (key, value) in meaning(route, name, meanings).as_object().expect("a meaning is an object") {
             parameter[key] = value.clone();
         }
         parameter
     };
-    let segments = route.path.split('/');
-    let names = segments.filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'));
-    let of_path = names.map(|name| parameter("path", name));
+    let of_path = route.names().map(|name| parameter("path", name));
     let of_query = route.query.iter().map(|name| parameter("query", name));
     let asks = route.headers().into_iter().filter(|name| !name.starts_with(MESSAGE_HEADER));
     of_path.chain(of_query).chain(asks.map(|name| parameter("header", name))).collect()
+}
+
+fn meaning<'a>(route: &Route, name: &str, meanings: &'a Map<String, Value>) -> &'a Value {
+    let own = meanings.get(&format!("{} {name}", route.original().name));
+    own.or_else(|| meanings.get(name)).unwrap_or_else(|| panic!("meanings.json lacks {name}"))
+}
+
+/// The schema of a body with the names and the parameters of a route.
+fn by_body(original: &Route, meanings: &Map<String, Value>, schemas: &Value) -> Value {
+    let mut schema = match original.takes {
+        Takes::Json(name) | Takes::MaybeJson(name) => schemas[name].clone(),
+        _ => json!({ "type": "object", "additionalProperties": false }),
+    };
+    for name in original.names().chain(original.query.iter().copied()) {
+        let meaning = meaning(original, name, meanings);
+        let mut property = meaning["schema"].clone();
+        property["description"] = meaning["description"].clone();
+        if property["format"] == "delayq-moment" {
+            property["type"] = json!(["string", "integer"]);
+        }
+        schema["properties"][name] = property;
+    }
+    let required = schema["required"].as_array().into_iter().flatten().cloned();
+    schema["required"] = original.names().map(Value::from).chain(required).collect();
+    schema
 }
 
 fn schema(name: &str) -> Value {
@@ -132,7 +157,7 @@ fn body(takes: Takes) -> Option<Value> {
     let of =
         |kind: &str, schema: Value| json!({ "required": true, "content": { kind: { "schema": schema } } });
     Some(match takes {
-        Takes::Nothing => return None,
+        Takes::Nothing | Takes::Names(_) => return None,
         Takes::Json(name) => of("application/json", schema(name)),
         Takes::MaybeJson(name) => {
             json!({ "required": false, "content": { "application/json": { "schema": schema(name) } } })

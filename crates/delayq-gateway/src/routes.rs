@@ -43,7 +43,7 @@ struct Guarded(&'static Route);
 
 pub(crate) fn answers(app: &App, looks: &Looks, processes: &Processes) -> Answers {
     let mut router = Router::new();
-    for route in ROUTES {
+    for route in ROUTES.iter() {
         router = router.route(route.path, endpoint(route, looks, processes));
     }
     let router = router
@@ -59,7 +59,7 @@ pub(crate) fn answers(app: &App, looks: &Looks, processes: &Processes) -> Answer
 
 fn endpoint(route: &'static Route, looks: &Looks, processes: &Processes) -> MethodRouter<App> {
     let guarded = Guarded(route);
-    match route.name {
+    match route.original().name {
         "putMessage" => guarded.by(put::under_id),
         "postMessage" => guarded.by(put::posted),
         "putMany" => guarded.by(lines::put_many),

@@ -11,7 +11,7 @@ use crate::rights::Right;
 pub(crate) const DEADLINE: &str = "delayq-deadline";
 /// The prefix of headers that become headers of the message.
 pub(crate) const MESSAGE_HEADER: &str = "delayq-header-";
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Route {
     /// In metrics and in the document.
     pub(crate) name: &'static str,
@@ -45,7 +45,7 @@ pub(crate) enum Method {
     Delete,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Takes {
     Nothing,
     Json(&'static str),
@@ -57,6 +57,8 @@ pub(crate) enum Takes {
     LinesOrEvents(&'static str),
     /// An array, or lines of NDJSON, of up to 500 items of this schema.
     Many(&'static str),
+    /// The names and the parameters of this route, together with the keys of its body.
+    Names(&'static Route),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +107,45 @@ impl Route {
 
     /// True if each request of the route is an action.
     pub(crate) fn acts(&self) -> bool {
-        matches!(self.needs, Some(Right::Act | Right::Manage)) && self.method != Method::Get
+        matches!(self.needs, Some(Right::Act | Right::Manage)) && self.original().method != Method::Get
+    }
+
+    /// The names in the path.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'))
+    }
+
+    /// The route that does what this one does, with names in its path.
+    pub(crate) fn original(&self) -> &Self {
+        if let Takes::Names(original) = self.takes { original } else { self }
+    }
+
+    /// The same route with its names in the body: clients and proxies change `.`, `..` and `%2F` in a path. `None`: the path has no
+    /// free names, or the body is a message, which `/v1/messages` takes with its names.
+    fn by_body(&'static self) -> Option<Self> {
+        let is_named = self.names().any(|name| matches!(name, "topic" | "group"));
+        if !is_named || matches!(self.takes, Takes::Message) {
+            return None;
+        }
+        let (method, ending) = match self.method {
+            Method::Get => (Method::Post, "/get"),
+            Method::Delete => (Method::Post, "/delete"),
+            method => (method, ""),
+        };
+        let path =
+            self.names().fold(self.path.to_owned(), |path, name| path.replace(&format!("s/{{{name}}}"), ""));
+        Some(Self {
+            name: format!("{}ByBody", self.name).leak(),
+            method,
+            path: (path + ending).leak(),
+            summary: format!("{}; with the names in the body", self.summary).leak(),
+            query: &[],
+            // RFC 9110 has no 304 for a POST.
+            asks: if self.method == Method::Get { &[] } else { self.asks },
+            takes: Takes::Names(self),
+            refuses: [self.refuses, &[408, 413, 415, 422]].concat().leak(),
+            ..*self
+        })
     }
 
     pub(crate) fn takes_header(&self, name: &str) -> bool {

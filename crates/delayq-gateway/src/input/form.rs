@@ -1,5 +1,13 @@
 //! The form of a body.
 
+use crate::problem::{Kind, Problem};
+use axum::http::{HeaderMap, header};
+use delayq_service::headers::STRUCTURED_EVENT;
+
+pub(super) const JSON: &str = "application/json";
+pub(crate) const EVENTS: &str = "application/cloudevents-batch+json";
+const NDJSON: [&str; 3] = ["application/x-ndjson", "application/ndjson", "application/jsonl"];
+
 /// The form of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -10,4 +18,24 @@ pub(crate) enum Form {
     /// An array of events.
     Events,
     Other,
+}
+
+// === impl Form ===
+
+impl Form {
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let kind = value.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        match kind {
+            kind if kind.eq_ignore_ascii_case(JSON) => Self::Json,
+            kind if NDJSON.iter().any(|ndjson| kind.eq_ignore_ascii_case(ndjson)) => Self::Ndjson,
+            kind if kind.eq_ignore_ascii_case(STRUCTURED_EVENT) => Self::Event,
+            kind if kind.eq_ignore_ascii_case(EVENTS) => Self::Events,
+            _ => Self::Other,
+        }
+    }
+}
+
+pub(super) fn other_type(wanted: &str) -> Problem {
+    Problem::new(Kind::OtherType, format!("send Content-Type: {wanted}")).at("content-type")
 }

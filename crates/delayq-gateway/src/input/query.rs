@@ -1,10 +1,13 @@
 //! The parameters of a request: known names, at most once. `+` is a plus sign.
 
 use crate::problem::{Kind, Problem};
-use percent_encoding::percent_decode_str;
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use std::collections::BTreeMap;
-use std::fmt::Display;
+use std::fmt::{Display, Formatter};
 use std::str::FromStr;
+
+/// Would end a parameter, or be decoded.
+const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'#').add(b'%').add(b'&');
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Query(BTreeMap<String, String>);
@@ -35,6 +38,23 @@ impl Query {
 
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
+    }
+}
+
+impl FromIterator<(String, String)> for Query {
+    fn from_iter<T: IntoIterator<Item = (String, String)>>(parameters: T) -> Self {
+        Self(parameters.into_iter().collect())
+    }
+}
+
+/// As in a URL.
+impl Display for Query {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        for (at, (name, value)) in self.0.iter().enumerate() {
+            let and = if at > 0 { "&" } else { "" };
+            write!(f, "{and}{name}={}", utf8_percent_encode(value, ENCODED))?;
+        }
+        Ok(())
     }
 }
 

@@ -1,7 +1,4 @@
-//! Routes with names in the body: for many messages, and for names that a path cannot have.
-//!
-//! `.` and `..` are names of topics and ids, and libraries that follow the URL standard remove such segments even where they
-//! are percent-encoded.
+//! Routes for many messages, each with its names in the body.
 
 use super::answer::{Answer, ItemAnswer, counted};
 use super::change::{NewDue, NewLife, acted_on, buried, cancelled, reason, replayed, rescheduled};

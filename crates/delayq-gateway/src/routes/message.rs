@@ -1,6 +1,6 @@
 //! Inspecting a message: state, payload and history.
 
-use super::answer::{Answer, json, typed};
+use super::answer::{Answer, hash, json, tagged};
 use crate::input::Ask;
 use crate::problem::{Kind, Problem};
 use crate::rights::Right;
@@ -15,7 +15,6 @@ use delayq::admin::{Listed, Tag};
 use delayq::{Target, Topic};
 use delayq_service::json::{events, message as json_of};
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 use std::str::FromStr;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,15 +89,7 @@ pub(super) async fn get(ask: Ask) -> Answer {
     let listed = found(&ask.scope, &ask.topic()?, &ask.target()?).await?;
     let text = payload.shown_in(&ask.scope, &listed).to_string();
     let stay = listed.envelope.as_ref().map(|envelope| Tag::of(envelope).to_string()).unwrap_or_default();
-    let tag = format!("\"{stay}-{}\"", hex::encode(&Sha256::digest(&text)[..8]));
-    let known = ask.header("if-none-match")?.unwrap_or_default();
-    let is_known = known.split(',').any(|one| one.trim().trim_start_matches("W/") == tag);
-    let mut response = match is_known {
-        true => not_modified(),
-        false => typed(StatusCode::OK, "application/json", text),
-    };
-    response.headers_mut().insert(header::ETAG, HeaderValue::from_str(&tag).expect("it is hex and digits"));
-    Ok(response)
+    tagged(&ask, &format!("\"{stay}-{}\"", hash(&text)), text)
 }
 
 /// The bytes, which no browser takes for a page of the gateway's.
@@ -152,10 +143,4 @@ pub(super) fn unknown(topic: &Topic, target: &Target) -> Problem {
         None => "without a group; each group has its own ids".to_owned(),
     };
     Problem::new(Kind::NoMessage, format!("no {} of {topic} {group}", target.id))
-}
-
-fn not_modified() -> Response {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::NOT_MODIFIED;
-    response
 }

@@ -1,10 +1,10 @@
 //! The policy of a topic, in the words of `delayq topic show`.
 
-use super::answer::{Answer, counted, json as answer};
+use super::answer::{Answer, counted, hash, tagged, typed};
 use crate::input::Ask;
-use crate::problem::Problem;
+use crate::problem::{Kind, Problem};
 use crate::state::Scope;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
 use delayq::Topic;
 use delayq::admin::{Form, Policy, PolicySetting};
 use delayq_service::json::policy as json_of;
@@ -16,27 +16,61 @@ use std::collections::BTreeMap;
 type GivenSettings = BTreeMap<String, Value>;
 
 pub(super) async fn get(ask: Ask) -> Answer {
-    shown(&ask.scope, &ask.topic()?).await
+    let text = text(&ask.scope, &ask.topic()?).await?;
+    tagged(&ask, &tag(&text), text)
 }
 
 pub(super) async fn set(ask: Ask) -> Answer {
-    let (topic, scope) = (ask.topic()?, ask.scope.clone());
+    let (topic, scope, expected) = (ask.topic()?, ask.scope.clone(), expected(&ask)?);
     let given = ask.json::<GivenSettings>().await?;
     let (policy, _) = read(&given)?;
+    must_be(&scope, &topic, expected).await?;
     scope.set_policy(&topic, &policy).await?;
-    Ok(counted((shown(&scope, &topic).await?, 0), Some(json!(given))))
+    changed(&scope, &topic, &given).await
 }
 
 pub(super) async fn change(ask: Ask) -> Answer {
-    let (topic, scope) = (ask.topic()?, ask.scope.clone());
+    let (topic, scope, expected) = (ask.topic()?, ask.scope.clone(), expected(&ask)?);
     let given = ask.json::<GivenSettings>().await?;
     let (policy, reset) = read(&given)?;
+    must_be(&scope, &topic, expected).await?;
     scope.change_policy(&topic, &policy, &reset).await?;
-    Ok(counted((shown(&scope, &topic).await?, 0), Some(json!(given))))
+    changed(&scope, &topic, &given).await
 }
 
-async fn shown(scope: &Scope, topic: &Topic) -> Answer {
-    Ok(answer(StatusCode::OK, &json_of(&scope.policy(topic).await?)))
+async fn changed(scope: &Scope, topic: &Topic, given: &GivenSettings) -> Answer {
+    let text = text(scope, topic).await?;
+    let tag = HeaderValue::from_str(&tag(&text)).expect("it is hex");
+    let mut response = typed(StatusCode::OK, "application/json", text);
+    response.headers_mut().insert(header::ETAG, tag);
+    Ok(counted((response, 0), Some(json!(given))))
+}
+
+async fn text(scope: &Scope, topic: &Topic) -> Result<String, Problem> {
+    Ok(json_of(&scope.policy(topic).await?).to_string())
+}
+
+fn tag(text: &str) -> String {
+    format!("\"{}\"", hash(text))
+}
+
+/// `If-Match`. `None`: without, or for any policy.
+fn expected(ask: &Ask) -> Result<Option<String>, Problem> {
+    let tags = ask.header("if-match")?.map(str::trim).filter(|tags| *tags != "*");
+    Ok(tags.map(str::to_owned))
+}
+
+/// Each shard has the policy, so nothing prevents a change between this look and the write.
+async fn must_be(scope: &Scope, topic: &Topic, expected: Option<String>) -> Result<(), Problem> {
+    let Some(tags) = expected else { return Ok(()) };
+    let now = tag(&text(scope, topic).await?);
+    match tags.split(',').any(|one| one.trim() == now) {
+        true => Ok(()),
+        false => Err(Problem::outcome(
+            Kind::Changed,
+            json!({ "outcome": "changed", "tag": now.trim_matches('"') }),
+        )),
+    }
 }
 
 /// The second value has the settings that are null.

@@ -2,6 +2,7 @@
 
 use super::{Method, Route, RouteAnswers, Takes};
 use crate::rights::Right;
+use std::sync::LazyLock;
 
 /// Headers of puts: those that describe a message whose payload is the body, between those of a repeat; then conditions.
 const PUTTING: &[&str] = &[
@@ -28,7 +29,12 @@ pub(crate) const DESCRIBING: &[&str] = OF_PUT.split_at(OF_PUT.len() - 3).0;
 const PUT: RouteAnswers = RouteAnswers::Json("Put", &[201, 200, 202]);
 
 /// Every route.
-pub(crate) static ROUTES: &[Route] = &[
+pub(crate) static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
+    let by_body = WITH_NAMES_IN_PATHS.iter().filter_map(Route::by_body);
+    WITH_NAMES_IN_PATHS.iter().copied().chain(by_body).collect()
+});
+
+static WITH_NAMES_IN_PATHS: &[Route] = &[
     Route {
         query: &["group", "past_ok"],
         asks: OF_PUT,
@@ -395,14 +401,16 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
+        asks: &["if-none-match"],
         answers: RouteAnswers::Json("Policy", &[200]),
         refuses: &[422],
         ..Route::new(Method::Get, "/v1/topics/{topic}/policy", "getPolicy", "Shows a topic's policy in force")
     },
     Route {
+        asks: &["if-match"],
         takes: Takes::Json("Policy"),
         answers: RouteAnswers::Json("Policy", &[200]),
-        refuses: &[408, 413, 415, 422],
+        refuses: &[408, 412, 413, 415, 422],
         ..Route::new(
             Method::Put,
             "/v1/topics/{topic}/policy",
@@ -411,9 +419,10 @@ pub(crate) static ROUTES: &[Route] = &[
         )
     },
     Route {
+        asks: &["if-match"],
         takes: Takes::Json("Policy"),
         answers: RouteAnswers::Json("Policy", &[200]),
-        refuses: &[408, 413, 415, 422],
+        refuses: &[408, 412, 413, 415, 422],
         ..Route::new(
             Method::Patch,
             "/v1/topics/{topic}/policy",

@@ -12,6 +12,7 @@ mod lines;
 mod lmstfy;
 mod looks;
 mod mutated;
+mod named;
 mod openapi;
 mod operations;
 mod page;

@@ -8,6 +8,9 @@ const UNKNOWN: &str = "DQ-G115";
 /// The refusals of an unknown key: of a message or change, and of a policy.
 const REFUSALS: [&str; 2] = ["unknown field `nonsense`", "nonsense: unknown setting"];
 
+/// In bodies that have the names of the route, which are read first.
+const NAMES: [&str; 3] = ["topic", "group", "id"];
+
 /// Every route with the content that the route takes, and a request of it with a query.
 fn requests(stage: &Stage) -> Vec<(String, Value, impl Fn(&str) -> RequestBuilder)> {
     let document: Value = serde_json::from_str(delayq_gateway::DOCUMENT).unwrap();
@@ -34,7 +37,12 @@ async fn an_unknown_parameter_header_key_or_body_is_refused_by_every_route() {
             assert_eq!(refused.with(400)["code"], UNKNOWN, "{name}: {refused:?}");
             assert!(refused.text.contains("nonsense; known"), "{name}: {refused:?}");
         }
-        let planted = json!({ "nonsense": 1 });
+        let mut planted = json!({ "nonsense": 1 });
+        let required = content["application/json"]["schema"]["required"].as_array();
+        for key in required.into_iter().flatten().filter_map(Value::as_str).filter(|key| NAMES.contains(key))
+        {
+            planted[key] = "t".into();
+        }
         let (kind, body) = match content.get("application/json") {
             Some(taken) if taken["schema"]["type"] == "array" => ("application/json", json!([planted])),
             None if content.get("application/x-ndjson").is_some() => ("application/x-ndjson", planted),

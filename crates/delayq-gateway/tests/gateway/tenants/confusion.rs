@@ -8,7 +8,7 @@ use delayq::{Group, Topic};
 use delayq_tests::deadline::{LONG, wait_until};
 use fastrand::Rng;
 use futures_util::{StreamExt as _, stream};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -55,6 +55,15 @@ const GROUPS: [&str; 8] = [
 const IDS: [&str; 6] =
     ["one", "two", "buried", "~one", "globex/one", "~0190a000-0000-7003-8000-000000000001"];
 const SETTLEMENTS: [&str; 4] = ["ack", "release", "bury", "extend"];
+const MESSAGE_ROUTES: [&str; 7] = [
+    "getMessage",
+    "getPayload",
+    "getHistory",
+    "cancelMessage",
+    "rescheduleMessage",
+    "replayMessage",
+    "buryMessage",
+];
 const METHODS: [&str; 5] = ["get", "put", "post", "patch", "delete"];
 
 struct Operation {
@@ -185,9 +194,8 @@ fn path(rng: &mut Rng, operation: &Operation, loot: &Loot) -> String {
         "cancelGroup" | "shiftGroup" | "promoteGroup" => vec![format!("topic={topic}")],
         _ => Vec::new(),
     };
-    if operation.name.starts_with("list")
-        && !["listShards", "listTimers", "listOperations"].contains(&operation.name.as_str())
-    {
+    let is_list = operation.name.starts_with("list") && !operation.name.ends_with("ByBody");
+    if is_list && !["listShards", "listTimers", "listOperations"].contains(&operation.name.as_str()) {
         query.push(format!("after={}", encoded(&after)));
     }
     query.retain(|_| rng.bool());
@@ -208,7 +216,11 @@ fn body(rng: &mut Rng, operation: &Operation, loot: &Loot) -> Value {
         0 => json!("AAA"),
         _ => loot.receipts[rng.usize(..loot.receipts.len())].clone(),
     };
-    match operation.name.as_str() {
+    let original = operation.name.trim_end_matches("ByBody");
+    if original != operation.name {
+        return by_body(rng, original, loot);
+    }
+    match original {
         "putMessage" | "postMessage" => {
             json!({ "payload": "mine", "due": "+1h", "group": pick(rng, &GROUPS), "replace": true })
         }
@@ -235,6 +247,29 @@ fn body(rng: &mut Rng, operation: &Operation, loot: &Loot) -> Value {
         "logIn" => json!({ "token": pick(rng, &["acme", "tenant=globex", "Globex"]) }),
         _ => Value::Null,
     }
+}
+
+/// What a route has in its path, its parameters and its body otherwise.
+fn by_body(rng: &mut Rng, original: &str, loot: &Loot) -> Value {
+    let plain = Operation { name: original.to_owned(), method: Method::POST, path: String::new() };
+    let mut all = match body(rng, &plain, loot) {
+        Value::Null => json!({}),
+        body => body,
+    };
+    let parameters = path(rng, &plain, loot);
+    for parameter in parameters.trim_start_matches('?').split('&').filter(|parameter| !parameter.is_empty()) {
+        let (name, value) = parameter.split_once('=').unwrap();
+        all[name] = percent_decode_str(value).decode_utf8().unwrap().into();
+    }
+    if original.ends_with("Group") {
+        all["group"] = pick(rng, &GROUPS).into();
+    } else {
+        all["topic"] = pick(rng, &TOPICS).into();
+    }
+    if MESSAGE_ROUTES.contains(&original) {
+        all["id"] = pick(rng, &IDS).into();
+    }
+    all
 }
 
 async fn call(attacker: Holder<'_>, operation: &Operation, path: &str, body: &Value) -> Answer {
