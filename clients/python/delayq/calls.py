@@ -42,7 +42,7 @@ class Calls:
         #: Shard counts of every layout, newest last. Threads share the list, so it is replaced as a whole.
         self._counts: list[int] = []
         self._identity = ""  # of the deployment, as the first shard that refused a layout named it
-        self._learning = runtime.lock()
+        self._learning = Gathering(self._ask_counts, runtime)  # one asks for all
         #: Next shard of a put without id and group.
         self._turn = getrandbits(32)
 
@@ -51,21 +51,24 @@ class Calls:
         one."""
         self._runtime.enter()
         if not self._counts:
-            async with self._learning:  # one asks for all
-                if not self._counts:
-                    await self._ask_counts()
+            (answer,) = await self._learning.join([Item("peek", 0, (), ("",))])
+            if isinstance(answer, Exception):
+                raise answer
         return self._counts[-1]
 
-    async def _ask_counts(self) -> None:
+    async def _ask_counts(self, callers: Sequence[Item]) -> list[Answer | Exception]:
         """Asks one shard per Redis until a Redis answers."""
         faults: list[Exception] = []
-        for shard in self._link.place.first_shards():
+        for shard in () if self._counts else self._link.place.first_shards():
             try:
                 await self._call("describe", shard, [""])
-                return
+                break
             except Exception as fault:
                 faults.append(fault)
-        raise faults[0]
+        else:
+            if faults:
+                raise faults[0]
+        return [Answer(b"", 0, 0)] * len(callers)
 
     async def _call(self, verb: str, shard: int, args: Sequence[Arg]) -> Any:
         """Returns the reply of one call. A change of a group follows all earlier writes."""
