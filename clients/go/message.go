@@ -254,13 +254,15 @@ func (m *Message) checkTimes() (err error) {
 	if m.ExpireAfter != 0 && !m.Expires.IsZero() {
 		err = first(err, InvalidMessage("Expires or ExpireAfter: a message has one expiry"))
 	}
-	for what, at := range map[string]time.Time{"an expiry": m.Expires, "a first try": m.FirstTried, "an expected due time": m.Expected} {
-		if at.IsZero() {
-			continue
-		}
-		err = first(err, checkTime(what, at))
-		if !m.PastOK {
-			err = first(err, doubtTime(what, at))
+	for _, time := range [...]struct {
+		what string
+		at   time.Time
+	}{{"an expiry", m.Expires}, {"a first try", m.FirstTried}, {"an expected due time", m.Expected}} {
+		if err == nil && !time.at.IsZero() {
+			err = checkTime(time.what, time.at)
+			if err == nil && !m.PastOK {
+				err = doubtTime(time.what, time.at)
+			}
 		}
 	}
 	return err
@@ -276,11 +278,10 @@ func (m *Message) checkAgain() error {
 			rules++
 		}
 	}
-	name, _ := idBytes(m.ID)
 	switch {
 	case rules > 1:
 		return InvalidMessage("Debounce, Throttle, Swallow or Only: a pending message has one due time")
-	case (m.Throttle != 0 || m.Swallow != 0) && (m.ID == "" || generated(name)):
+	case (m.Throttle != 0 || m.Swallow != 0) && !m.hasOwnID():
 		return InvalidMessage("Throttle and Swallow need an ID of your own: a generated one meets no earlier message")
 	case m.Only != "" && m.Only != Later && m.Only != Sooner && m.Only != Content:
 		return InvalidMessage(fmt.Sprintf("Only %.40q: later, sooner or content", string(m.Only)))
@@ -288,6 +289,11 @@ func (m *Message) checkAgain() error {
 		return InvalidMessage(fmt.Sprintf("ExpectedContent %.40q: a content hash has 16 hex digits", m.ExpectedContent))
 	}
 	return first(checkSpan("a debounce", m.Debounce), first(checkSpan("a throttle", m.Throttle), checkSpan("a swallow", m.Swallow)))
+}
+
+func (m *Message) hasOwnID() bool {
+	raw, _ := idBytes(m.ID)
+	return m.ID != "" && !generated(raw)
 }
 
 // options encodes replacement and first attempt; ahead is the lead of the Redis clock.
@@ -338,17 +344,17 @@ func (m *Message) envelope(ownID bool, maxPayload int) (string, error) {
 		err = InvalidMessage(fmt.Sprintf("at most %d bytes of payload", maxPayload))
 	}
 	flags, fields := int64(0), ""
-	add := func(flag int64, has bool, field string) {
+	add := func(flag int64, has bool, field func() string) {
 		if has {
-			flags, fields = flags|flag, fields+field
+			flags, fields = flags|flag, fields+field()
 		}
 	}
-	add(flagHash, ownID, m.contentHash())
-	add(flagExpires, !m.Expires.IsZero(), number(8, m.Expires.UnixMilli()))
-	add(flagBackoff, m.Backoff.spec != "", sized(1, m.Backoff.spec))
-	add(flagGroup, m.Group != "", sized(1, m.Group))
-	add(flagLifetime, m.ExpireAfter != 0, number(8, wholeMillis(m.ExpireAfter)))
-	add(flagHeaders, block != "", sized(2, block))
+	add(flagHash, ownID, m.contentHash)
+	add(flagExpires, !m.Expires.IsZero(), func() string { return number(8, m.Expires.UnixMilli()) })
+	add(flagBackoff, m.Backoff.spec != "", func() string { return sized(1, m.Backoff.spec) })
+	add(flagGroup, m.Group != "", func() string { return sized(1, m.Group) })
+	add(flagLifetime, m.ExpireAfter != 0, func() string { return number(8, wholeMillis(m.ExpireAfter)) })
+	add(flagHeaders, block != "", func() string { return sized(2, block) })
 	head := "\x01\x01" + number(2, flags) + string(make([]byte, 26)) + number(2, int64(m.MaxAttempts))
 	return head + fields + string(m.Payload), err
 }

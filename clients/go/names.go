@@ -59,10 +59,10 @@ func storedID(id, group string) (string, error) {
 		return raw, err
 	}
 	err = first(err, checkName("group", group))
-	if isOwn(raw) {
-		return raw + separator + group, err
+	if generated(raw) || isOdd(id, raw) {
+		return raw, err
 	}
-	return raw, err
+	return raw + separator + group, err
 }
 
 // idAndGroup returns id and group of a stored name. A generated id and a name outside the rules have no group.
@@ -93,10 +93,15 @@ func idBytes(text string) (string, error) {
 // checkNewID refuses an id that a put may not create.
 func checkNewID(text string) error {
 	raw, err := idBytes(text)
-	if err == nil && !generated(raw) && !isOwn(raw) {
+	if err == nil && isOdd(text, raw) {
 		err = InvalidMessage(fmt.Sprintf("id %.40q is outside the rules: it can be cancelled, not put", text))
 	}
 	return err
+}
+
+// isOdd reports whether an id is outside the rules. idBytes has checked any other.
+func isOdd(text, raw string) bool {
+	return strings.HasPrefix(text, oddMark) && !generated(raw) && !isOwn(raw)
 }
 
 // idText returns the text of an id: the inverse of idBytes.

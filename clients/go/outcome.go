@@ -49,7 +49,8 @@ func (o *Outcome) parse(text string) {
 		return
 	}
 	for n, word := range words {
-		if ms, err := strconv.ParseInt(word, 10, 64); err == nil {
+		if word[0] <= '9' {
+			ms, _ := strconv.ParseInt(word, 10, 64)
 			o.Old, o.Time = o.Time, time.UnixMilli(ms)
 		} else if n > 0 {
 			o.State = State(word)
