@@ -56,7 +56,7 @@ async fn another_user_reaches_neither_the_files_nor_the_servers_of_up() {
     everything_in(&data, &mut found);
     for path in found {
         let mode = path.symlink_metadata().unwrap().mode();
-        // etcd chooses the modes of its own socket and files: their folder is closed.
+        // etcd chooses the modes of its own socket and files; the folder is closed.
         let inside = path.strip_prefix(&data).unwrap().starts_with("etcd/");
         assert!(inside || mode & 0o077 == 0, "{}: {mode:o}", path.display());
     }

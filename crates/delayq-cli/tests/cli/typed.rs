@@ -35,7 +35,7 @@ fn section(path: &str) -> &str {
     path.split(['.', '[']).next().unwrap()
 }
 
-/// What a program without a deployment says of its configuration.
+/// The faults that a program without a deployment finds in its configuration.
 async fn faults(program: &str, file: &Path, variables: &[String]) -> String {
     let binary = match program {
         "delayq" => Binary::new(program).args(["config", "check", "--config"]),

@@ -60,7 +60,7 @@ pub(crate) async fn write_overlapping<R: AsyncFnMut(String)>(connect: impl Async
 }
 
 /// Resting rows of 200 kB come in pages of at most 8 MiB to an operator, and to a reader once they can be
-/// carried out; their names come together. `insert` inserts a range of rows.
+/// carried out; the names come in one page. `insert` inserts a range of rows.
 pub(crate) async fn pages_of_rows_that_rest(readers: &Readers, insert: impl AsyncFnOnce(Range<u64>)) {
     const ROWS: u64 = 240;
     let rename = async |from: &str, to: &str| {

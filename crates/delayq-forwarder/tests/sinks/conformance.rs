@@ -1,4 +1,4 @@
-//! The suite that every sink passes: the same claims, against each sink's real server.
+//! The suite that every sink passes: each claim runs against the real server of each sink.
 //!
 //! `✓`: the claim of this file, against that sink. A name: a test of the sink's own file, here or in `src/sinks`. A number:
 //! not applicable, because …

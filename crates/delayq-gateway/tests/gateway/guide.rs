@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Stdio;
 use tokio::process::Command;
 
-/// What a script prints, with `GATEWAY` as its environment.
+/// The output of a script with `GATEWAY` in its environment.
 async fn printed(stage: &Stage<impl Sized>, script: &str) -> String {
     let mut command = Command::new("bash");
     command.args(["-c", &format!("set -e -o pipefail\n{script}")]);
@@ -72,7 +72,7 @@ async fn the_programs_of_other_languages_put_wait_and_acknowledge_as_the_guide_p
     }
 }
 
-/// The arguments with which this Node has a WebSocket; `None`: it has none.
+/// The arguments with which this Node has a WebSocket; `None`: this Node has no WebSocket.
 async fn node_with_web_socket() -> Option<Vec<&'static str>> {
     let version = Command::new("node").arg("--version").output().await.ok()?;
     let version = String::from_utf8_lossy(&version.stdout).into_owned();

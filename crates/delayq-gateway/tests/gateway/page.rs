@@ -1,4 +1,4 @@
-//! The page: its files, its sessions, its calls of the API, and its look in a browser.
+//! The page: files, sessions, calls of the API, and the look in a browser.
 
 mod browser;
 mod files;

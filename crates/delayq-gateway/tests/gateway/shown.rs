@@ -1,4 +1,4 @@
-//! What is shown of payloads to everybody who may read.
+//! Parts of payloads that everybody sees who may read.
 
 use super::stage::{Answer, Stage};
 use delayq_gateway::token_line;

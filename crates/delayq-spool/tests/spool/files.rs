@@ -1,4 +1,4 @@
-//! The files: their owner, their users, and their kind.
+//! The files of a spool: owner, users and kind.
 
 use super::{ids, open, put, reader, released, spooled};
 use delayq_spool::{SpoolError, SpoolReader};

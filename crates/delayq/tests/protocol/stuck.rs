@@ -336,7 +336,7 @@ async fn of_many_messages_a_sweep_misses_no_place_and_no_body_and_the_next_ones_
         }
     }
 
-    // Their entries exist: only the heads reveal the fault.
+    // The entries exist, and only the heads reveal the fault.
     scene.bare.command(&[b"SETRANGE", b"~m:1:m04-007", b"4", b"gone"]).await;
     scene.bare.command(&[b"SET", b"~m:1:m05-007", b"tiny"]).await;
     let mut stuck = Vec::new();

@@ -270,7 +270,7 @@ async fn an_old_entry_of_a_marker_is_forgotten_although_a_put_waits_behind_the_l
     assert_eq!(put(&mut lab, throttled(0)).await, "ready");
     lab.reserve("t").await;
     put(&mut lab, throttled(1)).await;
-    // As an interruption may have left it.
+    // An interruption may leave such an entry.
     lab.shard.command(&[b"ZADD", b"~markers", b"1", b"1:a"]).await;
     lab.shard.command(&[b"ZADD", b"~alarms", b"1", b"markers"]).await;
     lab.pump().await;

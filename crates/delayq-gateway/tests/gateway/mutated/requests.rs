@@ -1,4 +1,4 @@
-//! The requests that are mutated: at least one of each route.
+//! The requests that are mutated, at least one for each route.
 
 use delayq_gateway::generated;
 use serde_json::Value;

@@ -249,7 +249,7 @@ fn body(rng: &mut Rng, operation: &Operation, loot: &Loot) -> Value {
     }
 }
 
-/// What a route has in its path, its parameters and its body otherwise.
+/// A body with the names and parameters of the original route.
 fn by_body(rng: &mut Rng, original: &str, loot: &Loot) -> Value {
     let plain = Operation { name: original.to_owned(), method: Method::POST, path: String::new() };
     let mut all = match body(rng, &plain, loot) {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Concurrent walks over the cases.
 const WORKERS: usize = 4;
 
-/// What meets the first call.
+/// The fault in the first call.
 #[derive(Clone, Copy)]
 enum Hindrance<'a> {
     Nothing,
@@ -63,7 +63,7 @@ async fn meet(lab: &mut Lab, case: &Case, hindrance: Hindrance<'_>) -> (bool, Ar
     (is_met, go_on(lab, case).await)
 }
 
-/// What a repair leaves: faults that an audit finds, messages that are stuck, wrong counters.
+/// Faults that an audit finds after a repair, messages that are stuck, and wrong counters.
 async fn left(lab: &mut Lab) -> Vec<String> {
     lab.repair().await;
     let shard = lab.shard.snapshot().await;
