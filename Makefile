@@ -158,7 +158,7 @@ FUZZED := core service spool cli forwarder compensator gateway
 # Linking everything together would take longer than it saves.
 fuzz: export CARGO_PROFILE_RELEASE_LTO = off
 fuzz: export CARGO_PROFILE_RELEASE_CODEGEN_UNITS = 16
-fuzz: ## more than ten million mutated inputs to all that reads foreign bytes: some minutes
+fuzz: ## more than ten million mutated inputs to all that reads foreign bytes: about half an hour
 	cargo test --release $(FUZZED:%=-p delayq-%) --lib --test answers --test cli --test service --test gateway -- --ignored long::
 
 # A tool that is built for one run is built soonest with few optimisations.
