@@ -295,10 +295,14 @@ def _topic_of(item: Item) -> str:
 
 
 def item_of(verb: str, head: tuple[Arg, ...], id: str, group: str | None, *args: Arg) -> Item:
-    """Returns an item for a message. A generated id names the shard; an own id is placed by group, or by itself."""
+    """Returns an item for a message."""
     stored = stored_id(id, group)
-    place = stored if group is None or generated(stored) else group.encode()
-    return Item(verb, place, head, (stored, *args), id)
+    return Item(verb, place_name(stored, group), head, (stored, *args), id)
+
+
+def place_name(stored: bytes, group: str | None) -> bytes:
+    """Returns the name that places a message: a generated id names the shard; an own id is placed by group, or by itself."""
+    return stored if group is None or generated(stored) else group.encode()
 
 
 def listed(what: str, items: Sequence[T], kind: type[T]) -> list[T]:

@@ -28,6 +28,8 @@ from .times import When, epoch_ms, span_ms
 
 #: The options that are spans, and the words of the script for them.
 _SPANS = {"debounce": "within", "throttle": "throttle", "swallow": "swallow"}
+#: The options of which a put has one at most: each rules the due time of a pending message.
+_RULES = (*_SPANS, "only")
 _DELAYS = {"fixed": [1], "exponential": [2], "list": range(1, MAX_DELAYS + 1)}
 
 
@@ -67,7 +69,7 @@ class Backoff:
 
     def encode(self) -> bytes:
         count, delays = len(self.delays_ms), self.delays_ms
-        return _pack(f"B{count}I", list(_DELAYS).index(self.kind) + 1, *delays)
+        return struct.pack(f">B{count}I", list(_DELAYS).index(self.kind) + 1, *delays)
 
     @classmethod
     def decode(cls, stored: bytes) -> "Backoff | None":
@@ -169,41 +171,48 @@ class Message:
 
     def options(self, ahead_ms: int) -> str:
         """Encodes replacement and first attempt; `ahead_ms` is the lead of the Redis clock."""
-        again = self._again()
-        replace = f"replace {again}".strip() if flag("replace", self.replace) or again else ""
-        if self.first_tried is None:
-            return replace
-        return f"{replace} tried={epoch_ms('first_tried', self.first_tried, self.past_ok) + ahead_ms}"
+        words = self._again()
+        if flag("replace", self.replace) or words:
+            words.insert(0, "replace")
+        if self.first_tried is not None:
+            words.append(f"tried={epoch_ms('first_tried', self.first_tried, self.past_ok) + ahead_ms}")
+        return " ".join(words)
 
-    def _again(self) -> str:
-        given = [option for option in (*_SPANS, "only") if getattr(self, option) is not None]
+    def _again(self) -> list[str]:
+        given = [option for option in _RULES if getattr(self, option) is not None]
         if len(given) > 1:
             raise InvalidArgument(f"give {' or '.join(given)}: a pending message has one due time")
-        rule = "" if self.only is None else one_of("only", self.only, ("later", "sooner", "content"))
-        for option, word in _SPANS.items():
-            if option in given:
-                rule = f"{word}={span_ms(option, getattr(self, option), 1)}"
-        if not {"throttle", "swallow"}.isdisjoint(given) and (self.id is None or generated(new_id(self.id))):
-            raise InvalidArgument(f"{given[0]} needs an id of your own: a generated id meets no earlier message")
-        words = [rule, "keep" if flag("keep_content", self.keep_content) else ""]
+        words = [self._rule(option) for option in given]
+        if flag("keep_content", self.keep_content):
+            words.append("keep")
         if self.expected is not None:
             words.append(f"expected={epoch_ms('expected', self.expected, self.past_ok)}")
         if self.expected_content is not None:
             words.append(f"hash={_hash('expected_content', self.expected_content)}")
-        return " ".join(word for word in words if word)
+        return words
+
+    def _rule(self, option: str) -> str:
+        """Encodes the option that rules the due time of a pending message."""
+        value = getattr(self, option)
+        if option == "only":
+            return one_of("only", value, ("later", "sooner", "content"))
+        word = f"{_SPANS[option]}={span_ms(option, value, 1)}"
+        if option != "debounce" and (self.id is None or generated(new_id(self.id))):
+            raise InvalidArgument(f"{option} needs an id of your own: a generated id meets no earlier message")
+        return word
 
     def content_hash(self) -> bytes:
         """Distinguishes a repeat of a put from another message with the same id. The due time is left out."""
         texts = [self.topic, self.group or "", *(text for pair in self._headers for text in pair)]
         fields = [*(one.encode() for one in texts), self.payload]
-        return hashlib.sha256(b"".join(_sized("I", field) for field in fields)).digest()[:8]
+        return hashlib.sha256(b"".join(_sized(4, field) for field in fields)).digest()[:8]
 
     def _header_block(self) -> bytes:
         encoded = [(key.encode(), value.encode()) for key, value in self._headers]
         size = sum(len(key) + len(value) + 3 for key, value in encoded)
         if size > MAX_HEADER_BYTES:
             raise InvalidArgument(f"headers have {size} bytes; at most {MAX_HEADER_BYTES} are allowed")
-        return b"".join(_sized("B", key) + _sized("H", value) for key, value in encoded)
+        return b"".join(_sized(1, key) + _sized(2, value) for key, value in encoded)
 
     def envelope(self, own_id: bool, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> bytes:
         """Encodes a put, as specified in docs/protocol.md; scripts fill in state, gen, due, at and counts."""
@@ -213,14 +222,14 @@ class Message:
         expires_ms, lifetime_ms = self.expires_ms(), self.lifetime_ms()
         fields = {
             FLAG_HASH: self.content_hash() if own_id else b"",
-            FLAG_EXPIRES: b"" if expires_ms is None else _pack("Q", expires_ms),
-            FLAG_BACKOFF: b"" if self.backoff is None else _sized("B", self.backoff.encode()),
-            FLAG_GROUP: b"" if self.group is None else _sized("B", self.group.encode()),
-            FLAG_LIFETIME: b"" if lifetime_ms is None else _pack("Q", lifetime_ms),
-            FLAG_HEADERS: _sized("H", block) if block else b"",
+            FLAG_EXPIRES: b"" if expires_ms is None else struct.pack(">Q", expires_ms),
+            FLAG_BACKOFF: b"" if self.backoff is None else _sized(1, self.backoff.encode()),
+            FLAG_GROUP: b"" if self.group is None else _sized(1, self.group.encode()),
+            FLAG_LIFETIME: b"" if lifetime_ms is None else struct.pack(">Q", lifetime_ms),
+            FLAG_HEADERS: _sized(2, block) if block else b"",
         }
         flags = sum(flag for flag, field in fields.items() if field)
-        return _pack("BBH26xH", 1, 1, flags, self.max_attempts) + b"".join(fields.values()) + self.payload
+        return struct.pack(">BBH26xH", 1, 1, flags, self.max_attempts) + b"".join(fields.values()) + self.payload
 
 
 def _pairs(headers: object) -> tuple[tuple[str, str], ...]:
@@ -244,13 +253,6 @@ def _delays(*delays: timedelta) -> tuple[int, ...]:
     return tuple(span_ms("a delay of the back-off", delay, 1, MAX_DELAY_MS) for delay in delays)
 
 
-def _pack(form: str, *numbers: int) -> bytes:
-    try:
-        return struct.pack(">" + form, *numbers)
-    except struct.error as fault:
-        raise InvalidArgument(f"a number of the message is out of range: {fault}") from None
-
-
-def _sized(form: str, field: bytes) -> bytes:
-    """Prefixes a field with the length."""
-    return _pack(form, len(field)) + field
+def _sized(width: int, field: bytes) -> bytes:
+    """Prefixes a field with the length, which has this many bytes."""
+    return len(field).to_bytes(width, "big") + field

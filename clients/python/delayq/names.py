@@ -13,12 +13,15 @@ from .protocol import GENERATED_ID, NAMES
 #: Prefix of the text of a name outside the rules; ASCII letters, digits and . _ - / stand for themselves, other bytes are % and
 #: two hex digits.
 _ODD = "~odd-"
+#: The form of each kind of name, and how many bytes it may have.
+_FORMS = {what: (re.compile(f"{characters}+"), max_bytes) for what, (characters, max_bytes) in NAMES.items()}
 
 
 def name(what: str, text: str) -> str:
     """Checks a name against the form of the kind."""
-    characters, max_bytes = NAMES.get(what, NAMES["id"])
-    if not re.fullmatch(f"{characters}+", _text(what, text)) or len(text.encode()) > max_bytes:
+    form, max_bytes = _FORMS.get(what, _FORMS["id"])
+    if not form.fullmatch(_text(what, text)) or len(text.encode()) > max_bytes:
+        characters = form.pattern.removesuffix("+")
         raise InvalidArgument(f"{what} {text[:40]!r} is not 1 to {max_bytes} bytes of the form {characters}")
     return text
 
@@ -66,7 +69,7 @@ def id_text(raw: bytes) -> str:
 def new_id(text: str) -> bytes:
     """The bytes of an id that a put may create."""
     raw = id_bytes(text)
-    if not generated(raw) and not _is_own(raw):
+    if text.startswith(_ODD) and not generated(raw) and not _is_own(raw):
         raise InvalidArgument(f"id {text[:40]!r} is outside the rules: it can be cancelled, not put")
     return raw
 
@@ -100,9 +103,9 @@ def _is_own(raw: bytes) -> bool:
 
 def _fits(what: str, raw: bytes) -> bool:
     """Reports whether the bytes are a valid name of this kind."""
-    characters, max_bytes = NAMES[what]
+    form, max_bytes = _FORMS[what]
     try:
-        return len(raw) <= max_bytes and re.fullmatch(f"{characters}+", raw.decode()) is not None
+        return len(raw) <= max_bytes and form.fullmatch(raw.decode()) is not None
     except UnicodeDecodeError:
         return False
 

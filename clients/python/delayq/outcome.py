@@ -1,8 +1,9 @@
 """Answers of scripts for one message."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from .protocol import ACCEPTED, LOST, State, Word
 from .times import as_datetime
@@ -47,22 +48,18 @@ class Outcome:
     @classmethod
     def parse(cls, text: str, id: str = "", shard: int = 0, verb: str = "") -> "Outcome":
         """Parses the answer of a script for one message."""
-        of = {"id": id, "shard": shard, "verb": verb}
-        return replace(cls._parsed(text), **of)  # type: ignore[arg-type]
-
-    @classmethod
-    def _parsed(cls, text: str) -> "Outcome":
+        of = partial(cls, id=id, shard=shard, verb=verb)
         first, *words = text.replace("not dead", "not-dead", 1).split(" ")
         times = [int(one) for one in (first, *words) if one.isdigit()]
         if first.isdigit() or first == Word.CANCELLED and times:
-            return cls(Word.EXTENDED, times[0], doomed=bool(words))
+            return of(Word.EXTENDED, times[0], doomed=bool(words))
         word = Word(first)
         if word in (Word.REFUSED, Word.FAILED):
-            return cls(word, why=" ".join(words))
+            return of(word, why=" ".join(words))
         state = State(words[0]) if words and not words[0].isdigit() else None
         if len(times) == 2:
-            return cls(word, times[1], times[0], state)
-        return cls(word, times[0] if times else None, state=state)
+            return of(word, times[1], times[0], state)
+        return of(word, times[0] if times else None, state=state)
 
 
 def acked(outcome: Outcome, id: str) -> Outcome:

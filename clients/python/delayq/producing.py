@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from .calls import Calls, item_of, listed, places_of
+from .calls import Calls, item_of, listed, place_name, places_of
 from .checks import flag
 from .errors import InvalidArgument
 from .items import Item
 from .message import Message
-from .names import generate_id, generated, id_bytes, name, topic_arg
+from .names import generate_id, generated, name, stored_id, topic_arg
 from .outcome import Outcome
 from .times import When, difference_ms, epoch_ms, span_ms
 
@@ -22,11 +22,13 @@ class Producing(Calls):
 
     async def put(self, message: Message) -> Outcome:
         """Puts one message."""
-        return (await self.put_many(listed("message", [message], Message)))[0]
+        return (await self._put(listed("message", [message], Message)))[0]
 
     async def put_many(self, messages: Sequence[Message]) -> list[Outcome]:
         """Puts many messages and returns one outcome per message, in order."""
-        messages = listed("messages", messages, Message)
+        return await self._put(listed("messages", messages, Message))
+
+    async def _put(self, messages: Sequence[Message]) -> list[Outcome]:
         shard = self._turn % await self._learn()
         is_repeat = any(message.first_tried is not None for message in messages)
         ahead_ms = await self._ahead_ms() if is_repeat else 0
@@ -62,12 +64,13 @@ class Producing(Calls):
         """Encodes a put. Generated ids go to the shards in turn, or to the shard of the group."""
         places = places_of(shard if message.group is None else message.group.encode(), self._counts)
         id = generate_id(places[0]) if message.id is None else message.id
-        raw = id_bytes(id)
-        if message.group is not None and generated(raw) and places_of(raw, ())[0] not in places:
+        stored = stored_id(id, message.group)
+        is_own = not generated(stored)
+        if message.group is not None and not is_own and places_of(stored, ())[0] not in places:
             raise InvalidArgument(f"{id} was generated for another shard than its group's")
-        envelope = message.envelope(not generated(raw), self.max_payload_bytes)
-        args = message.due(), message.options(ahead_ms), envelope
-        return item_of("put", (message.topic,), id, message.group, *args)
+        envelope = message.envelope(is_own, self.max_payload_bytes)
+        args = stored, message.due(), message.options(ahead_ms), envelope
+        return Item("put", place_name(stored, message.group), (message.topic,), args, id)
 
     async def _ahead_ms(self) -> int:
         """Returns how far the Redis clock is ahead of the local clock, rounded up."""
