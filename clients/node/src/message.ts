@@ -164,7 +164,6 @@ export function decodeBackoff(spec: Buffer): Backoff | undefined {
 }
 
 function number(size: 1 | 2 | 4 | 8, n: number): Buffer {
-  if (!Number.isSafeInteger(n) || n < 0 || n >= 256 ** size) throw new InvalidMessage(`${n} is out of range`);
   const bytes = Buffer.alloc(8);
   bytes.writeBigUInt64BE(BigInt(n));
   return bytes.subarray(8 - size);
@@ -178,7 +177,6 @@ function sized(size: 1 | 2 | 4, ...fields: (string | Uint8Array)[]): Buffer {
   let at = 0;
   for (const field of fields) {
     const length = Buffer.byteLength(field);
-    if (length >= 256 ** size) throw new InvalidMessage(`${length} is out of range`);
     at = bytes.writeUIntBE(length, at, size);
     if (typeof field === "string") bytes.write(field, at);
     else bytes.set(field, at);
