@@ -5,12 +5,11 @@ use crate::encoding::Encoding;
 use crate::parcel::{About, Parcel};
 use crate::routes::Route;
 use crate::template::Template;
-use delayq::UnixMillis;
 use delayq::protocol::Reservation;
-use delayq_service::events::{self, CARRIED, CloudEvent};
+use delayq_service::events::DeliveredEvent;
 use delayq_service::headers::{self, STRUCTURED_EVENT};
-use jiff::Timestamp;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+const CONTENT_TYPE: &str = "content-type";
 
 /// Maximum bytes of a destination's name.
 pub(crate) const MAX_BYTES: usize = 1024;
@@ -65,41 +64,11 @@ pub(crate) fn encode(
     })
 }
 
-/// Those of the event as which the message was put, or else those that describe the message.
-fn attributes(parcel: &Parcel) -> Vec<(String, String)> {
-    let owned = |(name, value): (&str, &str)| (name.to_ascii_lowercase(), value.to_owned());
-    if let Some(event) = CloudEvent::carried(&parcel.headers) {
-        return event.into_iter().map(owned).collect();
-    }
-    let about = &parcel.about;
-    let mut attributes = vec![
-        ("specversion", "1.0".to_owned()),
-        ("id", about.id.clone()),
-        ("source", source(about)),
-        ("type", parcel.header("ce-type").map_or_else(|| about.topic.clone(), str::to_owned)),
-    ];
-    attributes.extend(rfc3339(about.due).map(|time| ("time", time)));
-    attributes.extend(about.group.clone().map(|group| ("subject", group)));
-    for name in ["traceparent", "tracestate"] {
-        attributes.extend(parcel.header(name).map(|value| (name, value.to_owned())));
-    }
-    attributes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
-}
-
-/// The source of an event: source and id together identify a message.
-fn source(about: &About) -> String {
-    let topic = &about.topic;
-    match about.naming_group() {
-        None => format!("/delayq/{topic}"),
-        Some(group) => format!("/delayq/{topic}#{}", utf8_percent_encode(group, NON_ALPHANUMERIC)),
-    }
-}
-
 fn binary(mut parcel: Parcel, prefix: &str) -> Parcel {
-    let (attributes, is_event) = (attributes(&parcel), CloudEvent::carried(&parcel.headers).is_some());
+    let event = DeliveredEvent::of(&parcel.headers, &parcel.about.origin());
     // Under two prefixes, an attribute would occur twice.
-    parcel.headers.retain(|(name, _)| !is_event || headers::rest_of(name, CARRIED).is_none());
-    for (name, value) in attributes {
+    parcel.headers.retain(|(name, _)| !event.has(name));
+    for (name, value) in event.attributes {
         let name = format!("{prefix}{name}");
         parcel.headers.retain(|(own, _)| !own.eq_ignore_ascii_case(&name));
         parcel.headers.push((name, value));
@@ -108,21 +77,11 @@ fn binary(mut parcel: Parcel, prefix: &str) -> Parcel {
 }
 
 fn structured(mut parcel: Parcel) -> Parcel {
-    let (attributes, is_event) = (attributes(&parcel), CloudEvent::carried(&parcel.headers).is_some());
-    let content_type = parcel.header("content-type").map(str::to_owned);
-    let texts = attributes.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    parcel.body = events::document(texts, content_type.as_deref(), &parcel.body, !is_event).into();
-    let stays = |name: &str| {
-        !name.eq_ignore_ascii_case("content-type") && (!is_event || headers::rest_of(name, CARRIED).is_none())
-    };
-    parcel.headers.retain(|(name, _)| stays(name));
-    parcel.headers.push(("content-type".to_owned(), STRUCTURED_EVENT.to_owned()));
+    let event = DeliveredEvent::of(&parcel.headers, &parcel.about.origin());
+    parcel.body = event.document(parcel.header(CONTENT_TYPE), &parcel.body).into();
+    parcel.headers.retain(|(name, _)| !name.eq_ignore_ascii_case(CONTENT_TYPE) && !event.has(name));
+    parcel.headers.push((CONTENT_TYPE.to_owned(), STRUCTURED_EVENT.to_owned()));
     parcel
-}
-
-/// In UTC with milliseconds; `None` after the year 9999, where the format ends.
-fn rfc3339(at: UnixMillis) -> Option<String> {
-    Timestamp::try_from(at).ok().map(|at| format!("{at:.3}"))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use delayq::UnixMillis;
 use delayq::protocol::{Reservation, UnixMicros};
+use delayq_service::events::Origin;
 use std::borrow::Cow;
 
 /// A message with its address.
@@ -85,11 +86,10 @@ impl About {
         self.ready.since(self.due).as_micros() as f64 / 1000.0
     }
 
-    /// The group, if part of the message's name: an own id names a different message in each group.
+    /// What describes the message in an event.
     #[must_use]
-    pub fn naming_group(&self) -> Option<&str> {
-        let is_generated = self.id.starts_with('~') && !self.id.starts_with("~~");
-        self.group.as_deref().filter(|_| !is_generated)
+    pub fn origin(&self) -> Origin<'_> {
+        Origin { topic: &self.topic, id: &self.id, group: self.group.as_deref(), due: self.due }
     }
 
     /// delayq's own headers.
@@ -97,7 +97,7 @@ impl About {
         let late_us = self.ready.since(self.due).as_micros();
         let number = |number: u64| Cow::Owned(number.to_string());
         let named = [("delayq-id", self.id.as_str().into()), ("delayq-topic", self.topic.as_str().into())];
-        let group = self.naming_group().map(|group| ("delayq-group", group.into()));
+        let group = self.origin().naming_group().map(|group| ("delayq-group", group.into()));
         let delivery = [
             ("delayq-attempt", number(self.attempt.into())),
             ("delayq-delivery", number(self.delivery.into())),

@@ -9,8 +9,8 @@ mod query;
 
 use body::MAX_BODY;
 pub(crate) use body::{Whole, must_be_object, parsed};
-pub(crate) use form::{EVENTS, Form};
-use form::{JSON, other_type};
+use form::other_type;
+pub(crate) use form::{EVENTS, Form, JSON, wants_events};
 pub(crate) use given::GivenNames;
 pub(crate) use items::Items;
 pub(crate) use lines::Lines;

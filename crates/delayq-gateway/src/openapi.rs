@@ -203,6 +203,12 @@ fn responses(route: &Route) -> Value {
                 responses[status.to_string()] = done(content("application/json", schema(name)));
             }
         }
+        RouteAnswers::JsonOrEvents(name, event) => {
+            let array = json!({ "type": "array", "items": schema(event) });
+            responses["200"] = done(json!({
+                "application/json": { "schema": schema(name) }, EVENTS: { "schema": array },
+            }));
+        }
         RouteAnswers::LinesOr(lines, one, statuses) => {
             for status in statuses {
                 responses[status.to_string()] = done(content("application/json", schema(one)));

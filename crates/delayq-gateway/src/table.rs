@@ -67,6 +67,8 @@ pub(crate) enum RouteAnswers {
     Nothing,
     /// JSON of this schema, with these statuses.
     Json(&'static str, &'static [u16]),
+    /// JSON of this schema; or, where `Accept` says so, an array of events of the second schema.
+    JsonOrEvents(&'static str, &'static str),
     /// An answer for each line, as NDJSON; to one event, JSON of the second schema, with these statuses.
     LinesOr(&'static str, &'static str, &'static [u16]),
     /// An answer for each item, in the form of the request.

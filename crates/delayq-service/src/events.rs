@@ -3,6 +3,10 @@
 //! A message that was put as an event has the event's attributes as headers `ce-NAME`, and the type of its data as
 //! `content-type`. The attributes that ask delayq for something are not among them.
 
+mod delivered;
+
+pub use delivered::{DeliveredEvent, Origin, rfc3339};
+
 use crate::headers::rest_of;
 use crate::put_line::payload_bytes;
 use base64::Engine as _;
@@ -31,7 +35,8 @@ const DATA: [&str; 2] = ["data", "data_base64"];
 
 /// Rests of attributes, and of headers `delayq-NAME`, about a delivery or a dead letter: they ask for nothing, so that a
 /// delivered event can be sent back.
-pub const ABOUT_A_DELIVERY: [&str; 6] = ["attempt", "delivery", "ready", "latems", "reason", "origin"];
+pub const ABOUT_A_DELIVERY: [&str; 8] =
+    ["attempt", "delivery", "ready", "latems", "reason", "origin", "receipt", "leaseends"];
 
 /// An event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -104,8 +109,7 @@ pub fn asks(name: &str) -> Option<&str> {
 
 /// Writes an event as a JSON document: the data as JSON or text where it is that, and else in base64. `is_lenient`: text that
 /// should be JSON is written as a string.
-#[must_use]
-pub fn document<'a>(
+fn document<'a>(
     attributes: impl IntoIterator<Item = (&'a str, &'a str)>,
     content_type: Option<&'a str>,
     data: &[u8],

@@ -4,7 +4,7 @@ use crate::problem::{Kind, Problem};
 use axum::http::{HeaderMap, header};
 use delayq_service::headers::STRUCTURED_EVENT;
 
-pub(super) const JSON: &str = "application/json";
+pub(crate) const JSON: &str = "application/json";
 pub(crate) const EVENTS: &str = "application/cloudevents-batch+json";
 const NDJSON: [&str; 3] = ["application/x-ndjson", "application/ndjson", "application/jsonl"];
 
@@ -34,6 +34,14 @@ impl Form {
             _ => Self::Other,
         }
     }
+}
+
+/// True if the client wants an array of events.
+pub(crate) fn wants_events(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut kinds =
+        values.flat_map(|value| value.split(',')).map(|kind| kind.split(';').next().unwrap_or_default());
+    kinds.any(|kind| kind.trim().eq_ignore_ascii_case(EVENTS))
 }
 
 pub(super) fn other_type(wanted: &str) -> Problem {

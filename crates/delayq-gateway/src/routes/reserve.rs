@@ -1,8 +1,10 @@
 //! Reserving: a long poll, whose answer is watched until the socket has taken all bytes.
 
+mod event;
+
 use super::answer::Answer;
 use crate::dispatch::{Handed, Poll, Wanted, WantedKind, watched};
-use crate::input::Ask;
+use crate::input::{Ask, EVENTS, JSON, wants_events};
 use crate::problem::Problem;
 use crate::receipts::Signer;
 use crate::server::Outgoing;
@@ -42,6 +44,14 @@ struct Reserve {
     lease: Option<HumanDuration>,
 }
 
+/// The form of an answer.
+#[derive(Clone, Copy, Debug)]
+enum ReservedForm {
+    Json,
+    /// An array of events of CloudEvents 1.0.
+    Events,
+}
+
 pub(super) const fn one() -> u16 {
     1
 }
@@ -54,6 +64,7 @@ pub(super) async fn reserve(State(app): State<App>, mut ask: Ask) -> Answer {
     let connection = ask.connection.take();
     let (outgoing, peer) = connection.expect("the server gives every request its connection");
     let scope = ask.scope.clone();
+    let form = if wants_events(&ask.headers) { ReservedForm::Events } else { ReservedForm::Json };
     // Boxed: a request that waits needs no room for the reading of its body.
     let asked: Reserve = Box::pin(ask.json()).await?;
     let (wanted, wait) = asked.wanted(app.lease)?;
@@ -62,16 +73,21 @@ pub(super) async fn reserve(State(app): State<App>, mut ask: Ask) -> Answer {
     // Before anything is leased: without the key, no receipt could be given.
     let signer = scope.signer().await?;
     let handed = scope.reserve(Poll { wanted, wait, peer }).await?;
-    Ok(answer(handed, &signer, outgoing, app.is_stopping()))
+    Ok(answer(handed, form, &signer, outgoing, app.is_stopping()))
 }
 
-fn answer(handed: Option<Handed>, signer: &Signer, outgoing: Outgoing, closes: bool) -> Response {
+fn answer(
+    handed: Option<Handed>,
+    form: ReservedForm,
+    signer: &Signer,
+    outgoing: Outgoing,
+    closes: bool,
+) -> Response {
     let messages = handed.as_ref().map_or(&[][..], Handed::messages);
-    let messages: Vec<Value> = messages.iter().map(|message| shown(message, signer)).collect();
-    let bytes = Bytes::from(json!({ "messages": messages }).to_string());
+    let (kind, bytes) = form.answer(messages, signer);
     let mut response = Response::new(watched(bytes, handed, outgoing));
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     if closes {
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
@@ -96,6 +112,25 @@ pub(super) fn shown(message: &Reservation, signer: &Signer) -> Value {
         }
     }
     value
+}
+
+// === impl ReservedForm ===
+
+impl ReservedForm {
+    /// The content type, and the bytes.
+    fn answer(self, messages: &[Reservation], signer: &Signer) -> (&'static str, Bytes) {
+        match self {
+            Self::Json => {
+                let messages: Vec<Value> = messages.iter().map(|message| shown(message, signer)).collect();
+                (JSON, json!({ "messages": messages }).to_string().into())
+            }
+            Self::Events => {
+                let events: Vec<_> =
+                    messages.iter().map(|message| event::document(message, signer)).collect();
+                (EVENTS, [&b"["[..], &events.join(&b','), b"]"].concat().into())
+            }
+        }
+    }
 }
 
 // === impl Reserve ===

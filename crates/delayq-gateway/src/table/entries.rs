@@ -432,7 +432,7 @@ static WITH_NAMES_IN_PATHS: &[Route] = &[
     },
     Route {
         takes: Takes::Json("Reserve"),
-        answers: RouteAnswers::Json("Reserved", &[200]),
+        answers: RouteAnswers::JsonOrEvents("Reserved", "TakenEvent"),
         refuses: &[408, 413, 415, 422],
         has_deadline: false,
         needs: Some(Right::Consume),

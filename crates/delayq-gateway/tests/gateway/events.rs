@@ -3,7 +3,7 @@
 use super::stage::{Answer, Stage, topic};
 use delayq::admin::Listed;
 use delayq::protocol::Envelope;
-use delayq::{Target, UnixMillis};
+use delayq::{Message, Target, UnixMillis};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -23,6 +23,14 @@ impl Stage {
         let request = self.gateway.request(method, path).body(body);
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         Answer::of(request).await
+    }
+
+    async fn taken_events(&self, asked: Value) -> Vec<Value> {
+        let request = self.gateway.request(Method::POST, "/v1/reserve").json(&asked);
+        let accept = format!("application/json;q=0.5, {ARRAY};q=1");
+        let answer = Answer::of(request.header("accept", accept)).await;
+        assert_eq!((answer.header("content-type"), answer.status), (ARRAY, 200));
+        answer.with(200).as_array().unwrap().clone()
     }
 
     async fn stored(&self, of: &str, id: &str, group: Option<&str>) -> Envelope {
@@ -197,4 +205,59 @@ async fn an_event_that_is_none_or_asks_for_something_unknown_is_refused_by_name(
         assert!(detail.contains(name), "{headers:?}: {detail}");
     }
     assert_eq!(stage.deployment.admin.topics().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn an_event_that_was_put_is_taken_as_the_same_event_and_its_receipt_settles_it() {
+    let stage = Stage::start("").await;
+    assert_eq!(stage.taken_events(json!({ "topics": ["orders"] })).await, [] as [Value; 0]);
+    let put = event(&json!({
+        "data": { "order": 17 }, "datacontenttype": "application/json", "subject": "a b", "n": "5",
+        "delayqtopic": "orders", "delayqgroup": "g", "delayqdue": "2020-01-01T00:00:00.000Z",
+    }));
+    stage.put_event("/v1/messages", &[("content-type", DOCUMENT)], put.to_string()).await.with(201);
+    let taken = stage.taken_events(json!({ "topics": ["orders"], "lease": "10m" })).await;
+    let about = ["delayqreceipt", "delayqleaseends", "delayqattempt", "delayqdelivery", "delayqid"];
+    let mut same = taken[0].as_object().unwrap().clone();
+    let [receipt, _, attempt, delivery, id] = about.map(|name| same.remove(name).unwrap());
+    assert_eq!(Value::Object(same), put);
+    assert_eq!([attempt, delivery, id], ["1", "1", "/shop#e1"]);
+    let again = stage.put_event("/v1/messages", &[("content-type", DOCUMENT)], taken[0].to_string()).await;
+    assert_eq!(again.with(200)["outcome"], "exists", "what was taken can be sent back");
+    let settled = stage.gateway.post("/v1/settle", &json!([{ "receipt": receipt, "do": "ack" }])).await;
+    assert_eq!(settled.with(200), json!([{ "outcome": "delivered" }]));
+}
+
+#[tokio::test]
+async fn a_message_that_was_no_event_is_taken_as_one_that_says_all_of_it() {
+    let stage = Stage::start("").await;
+    let mut text = Message::new(topic("mails"), "hello").id("a").unwrap();
+    text.headers = pairs(&[("Content-Type", "text/plain"), ("traceparent", "00-1"), ("x-shop", "Köln")]);
+    let bytes = Message::new(topic("mails"), [0, 255]).id("b").unwrap();
+    stage.deployment.put([text, bytes.group("g/1").unwrap()]).await;
+    let mut taken = stage.taken_events(json!({ "topics": ["mails"], "max": 2, "wait": "10s" })).await;
+    taken.sort_by_key(|event| event["id"].to_string());
+    let [text, bytes] = &taken[..] else { panic!("two were put: {taken:?}") };
+    for (name, value) in [
+        ("specversion", "1.0"),
+        ("id", "a"),
+        ("source", "/delayq/mails"),
+        ("type", "mails"),
+        ("datacontenttype", "text/plain"),
+        ("data", "hello"),
+        ("traceparent", "00-1"),
+        ("delayqheaders", r#"[["traceparent","00-1"],["x-shop","Köln"]]"#),
+    ] {
+        assert_eq!(text[name], value, "{name}");
+    }
+    assert_eq!(text["time"], text["delayqdue"]);
+    for (name, value) in [
+        ("source", "/delayq/mails#g%2F1"),
+        ("subject", "g/1"),
+        ("delayqgroup", "g/1"),
+        ("data_base64", "AP8="),
+    ] {
+        assert_eq!(bytes[name], value, "{name}");
+    }
+    assert!(["data", "delayqheaders", "datacontenttype"].iter().all(|name| bytes.get(name).is_none()));
 }
