@@ -33,6 +33,9 @@ enum Part {
         /// Number of runs, by turns
         #[arg(long, default_value_t = 3)]
         runs: usize,
+        /// Floods to measure; by default all
+        #[arg(long, value_enum, num_args = 1..)]
+        floods: Vec<FloodKind>,
     },
     /// The calls of the page, and an operation, while many messages are pending
     Page {
@@ -83,8 +86,8 @@ async fn main() -> ExitCode {
         Part::Waiting { polls, seconds } => {
             waiting::print(polls, seconds).await.expect("the gateway answers");
         }
-        Part::Neighbours { seconds, runs } => {
-            neighbours::print(seconds, runs).await.expect("the gateway answers");
+        Part::Neighbours { seconds, runs, floods } => {
+            neighbours::print(seconds, runs, &floods).await.expect("the gateway answers");
         }
     }
     ExitCode::SUCCESS

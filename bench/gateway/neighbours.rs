@@ -21,12 +21,13 @@ struct Times([Histogram<u64>; 3]);
 
 const KINDS: [&str; 3] = ["put", "reserve", "ack"];
 
-/// Prints a row a flood: p99 of the quiet tenant, and in relation to the p99 without a flood.
-pub(crate) async fn print(seconds: u64, runs: usize) -> io::Result<()> {
+/// Prints a row for each of these floods, or for all: p99 of the quiet tenant, and in relation to the p99 without a flood.
+pub(crate) async fn print(seconds: u64, runs: usize, floods: &[FloodKind]) -> io::Result<()> {
+    let floods = if floods.is_empty() { FloodKind::value_variants() } else { floods };
     println!("| flood of another tenant | connections | put, p99 | reserve, p99 | ack, p99 |");
     println!("| --- | ---: | ---: | ---: | ---: |");
     let time = Duration::from_secs(seconds);
-    for &kind in FloodKind::value_variants() {
+    for &kind in floods {
         let stage = &Stage::start().await;
         if let Some(puts) = kind.quota() {
             let mut connection = Connection::open(&stage.gateway.address, PAGE).await?;

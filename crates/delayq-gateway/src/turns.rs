@@ -17,7 +17,8 @@ pub(crate) const STEP: usize = 32;
 const REQUEST: u32 = 4;
 /// In bytes: copying so many costs as much as a message.
 const BYTES: usize = 16 * 1024;
-/// A refusal may cost no call, so a client repeats at once: the turn of a refused request lasts so long.
+/// A refusal may cost no call, so a client repeats at once: the turn of a refused request lasts so long, and that of a call with
+/// refused messages as long as if each were such a request.
 const REFUSED: Duration = Duration::from_millis(1);
 
 /// The turn of a request. Clones share the turn.
@@ -66,11 +67,9 @@ impl TenantTurn {
 
     /// Ends the turn of a request that was refused.
     pub(crate) fn refused(&self) {
-        let Some(permit) = self.held().take() else { return };
-        tokio::spawn(async move {
-            tokio::time::sleep(REFUSED).await;
-            drop(permit);
-        });
+        if let Some(permit) = self.held().take() {
+            end_later(permit, REFUSED);
+        }
     }
 
     /// Ends the held turn first, or all requests of the tenant could wait for each other.
@@ -96,6 +95,40 @@ impl fmt::Debug for TenantTurn {
     }
 }
 
+/// Ends the turn of a call, of whose messages so many were refused.
+pub(crate) fn end_part(permit: OwnedSemaphorePermit, refused: usize) {
+    let after = lasting(permit.num_permits(), refused);
+    if !after.is_zero() {
+        end_later(permit, after);
+    }
+}
+
+/// How long a turn with so many permits lasts after the refusals.
+fn lasting(permits: usize, refused: usize) -> Duration {
+    REFUSED.mul_f64(refused as f64 * f64::from(REQUEST) / permits as f64)
+}
+
+fn end_later(permit: OwnedSemaphorePermit, after: Duration) {
+    tokio::spawn(async move {
+        tokio::time::sleep(after).await;
+        drop(permit);
+    });
+}
+
 fn cost_of(messages: usize) -> u32 {
     u32::try_from(messages).unwrap_or(UNDER_WAY).clamp(REQUEST, UNDER_WAY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_message_takes_as_much_of_the_turns_as_a_refused_request() {
+        let request = REFUSED * REQUEST;
+        for (permits, refused) in [(4, 0), (4, 1), (4, 4), (32, 1), (32, 32)] {
+            let taken = lasting(permits, refused) * u32::try_from(permits).unwrap();
+            assert_eq!(taken, request * u32::try_from(refused).unwrap(), "{refused} of {permits}");
+        }
+    }
 }

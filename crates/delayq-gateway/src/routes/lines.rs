@@ -12,7 +12,7 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::Response;
 use bytes::Bytes;
-use delayq::{Fate, Message};
+use delayq::{Fate, Message, Put};
 use delayq_service::json::{put as json_of, put_word};
 use delayq_service::put_line;
 use futures_util::StreamExt as _;
@@ -126,10 +126,9 @@ async fn answer(scope: Scope, mut coming: Coming, mut answers: LineAnswers) {
 }
 
 async fn put_batch(scope: &Scope, batch: Vec<Numbered>) -> Vec<(&'static str, Value)> {
-    let messages = batch.iter().filter_map(|(_, message)| message.as_ref().ok().cloned());
-    let mut puts = scope.put_many(messages).await.into_iter();
-    let answer = |(line, message): Numbered| {
-        let put = message.and_then(|_| puts.next().expect("each message has one answer"));
+    let (lines, messages): (Vec<u64>, Vec<_>) = batch.into_iter().unzip();
+    let puts = scope.put_many(messages).await;
+    let answer = |(line, put): (u64, Result<Put, Problem>)| {
         let (word, mut value) = match put {
             Ok(put) => (put_word(&put.outcome), json_of(&put.reference, &put.outcome)),
             Err(problem) => ("failed", problem.item()),
@@ -137,7 +136,7 @@ async fn put_batch(scope: &Scope, batch: Vec<Numbered>) -> Vec<(&'static str, Va
         value["line"] = line.into();
         (word, value)
     };
-    batch.into_iter().map(answer).collect()
+    lines.into_iter().zip(puts).map(answer).collect()
 }
 
 // === impl Coming ===

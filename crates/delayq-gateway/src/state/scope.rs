@@ -15,7 +15,7 @@ use super::App;
 use crate::problem::{Kind, Problem};
 use crate::sessions::Caller;
 use crate::tenant::Names;
-use crate::turns::TenantTurn;
+use crate::turns::{TenantTurn, end_part};
 use axum::http::Extensions;
 use delayq::admin::{Acted, Action, History, Listed, Promotable, PromoteOptions, Promoted, Replayed, Tag};
 use delayq::{
@@ -66,23 +66,27 @@ impl Scope {
         self.put_answer(self.app.unscoped().producer.put(message).await)
     }
 
-    /// In the order of the messages.
-    pub(crate) async fn put_many(&self, messages: impl IntoIterator<Item = Message>) -> Each<Put> {
-        let messages: Vec<Message> = messages.into_iter().collect();
-        let _part = self.part(messages.len()).await;
-        let mut named: Each<Message> =
-            messages.into_iter().map(|message| self.names.stored_message(message)).collect();
-        let wanted = named.iter_mut().filter(|message| message.is_ok());
+    /// In the order of the messages; what was refused before keeps its refusal.
+    pub(crate) async fn put_many(&self, messages: Each<Message>) -> Each<Put> {
+        let part = self.part(messages.len()).await;
+        let stored = |message: Result<_, _>| message.and_then(|message| self.names.stored_message(message));
+        let mut named: Each<Message> = messages.into_iter().map(stored).collect();
+        let wanted = named.iter().filter(|message| message.is_ok());
         if let (admitted, Err(problem)) = self.admit(wanted.count()) {
             let refused = named.iter_mut().filter(|message| message.is_ok()).skip(admitted);
             refused.for_each(|message| *message = Err(problem.clone()));
         }
-        let sent = named.iter().filter_map(|message| message.as_ref().ok().cloned()).collect();
+        let sent: Vec<Message> = named.iter().filter_map(|message| message.as_ref().ok().cloned()).collect();
+        let refused = named.len() - sent.len();
         let mut puts = self.app.unscoped().producer.put_many(sent).await.into_iter();
         let answer = |message: Result<Message, Problem>| {
             message.and_then(|_| self.put_answer(puts.next().expect("each message has one answer")))
         };
-        named.into_iter().map(answer).collect()
+        let answers = named.into_iter().map(answer).collect();
+        if let Some(part) = part {
+            end_part(part, refused);
+        }
+        answers
     }
 
     pub(crate) async fn cancel(&self, topic: &Topic, target: &Target) -> Result<CancelOutcome, Problem> {

@@ -1,4 +1,4 @@
-//! A message as an event: the one as which it was put, or else one that describes the message.
+//! A message as an event: the event that was put, or else an event that describes the message.
 
 use super::{CARRIED, CloudEvent, REQUIRED, VERSION, document};
 use crate::headers::rest_of;
@@ -6,10 +6,10 @@ use delayq::UnixMillis;
 use jiff::Timestamp;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// The headers that every event takes over as attributes.
+/// Headers that become attributes of every event.
 const TRACE: [&str; 2] = ["traceparent", "tracestate"];
 
-/// What describes a message that was not put as an event.
+/// A message that was not put as an event.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin<'m> {
     /// The topic.
