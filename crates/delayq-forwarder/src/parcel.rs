@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use delayq::UnixMillis;
 use delayq::protocol::{Reservation, UnixMicros};
-use delayq_service::events::Origin;
+use delayq_service::events::EventOrigin;
 use std::borrow::Cow;
 
 /// A message with its address.
@@ -88,8 +88,8 @@ impl About {
 
     /// What describes the message in an event.
     #[must_use]
-    pub fn origin(&self) -> Origin<'_> {
-        Origin { topic: &self.topic, id: &self.id, group: self.group.as_deref(), due: self.due }
+    pub fn origin(&self) -> EventOrigin<'_> {
+        EventOrigin { topic: &self.topic, id: &self.id, group: self.group.as_deref(), due: self.due }
     }
 
     /// delayq's own headers.

@@ -5,7 +5,7 @@
 
 mod delivered;
 
-pub use delivered::{DeliveredEvent, Origin, rfc3339};
+pub use delivered::{DeliveredEvent, EventOrigin, rfc3339};
 
 use crate::headers::rest_of;
 use crate::put_line::payload_bytes;

@@ -11,7 +11,7 @@ const TRACE: [&str; 2] = ["traceparent", "tracestate"];
 
 /// A message that was not put as an event.
 #[derive(Clone, Copy, Debug)]
-pub struct Origin<'m> {
+pub struct EventOrigin<'m> {
     /// The topic.
     pub topic: &'m str,
     /// The id as text.
@@ -30,9 +30,9 @@ pub struct DeliveredEvent {
     was_put: bool,
 }
 
-// === impl Origin ===
+// === impl EventOrigin ===
 
-impl<'m> Origin<'m> {
+impl<'m> EventOrigin<'m> {
     /// The group, if part of the message's name: an own id names a different message in each group.
     #[must_use]
     pub fn naming_group(&self) -> Option<&'m str> {
@@ -55,7 +55,7 @@ impl<'m> Origin<'m> {
 impl DeliveredEvent {
     /// The event of a message with these headers.
     #[must_use]
-    pub fn of(headers: &[(String, String)], origin: &Origin<'_>) -> Self {
+    pub fn of(headers: &[(String, String)], origin: &EventOrigin<'_>) -> Self {
         if let Some(put) = CloudEvent::carried(headers) {
             let attributes =
                 put.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()));

@@ -4,14 +4,14 @@ use crate::receipts::Signer;
 use axum::http::header::CONTENT_TYPE;
 use delayq::UnixMillis;
 use delayq::protocol::Reservation;
-use delayq_service::events::{DeliveredEvent, Origin, rfc3339};
+use delayq_service::events::{DeliveredEvent, EventOrigin, rfc3339};
 use serde_json::json;
 
 pub(super) fn document(message: &Reservation, signer: &Signer) -> Vec<u8> {
     let envelope = &message.envelope;
     let (topic, id) = (message.topic.to_string(), message.id.to_string());
     let group = envelope.group.as_ref().map(delayq::Group::as_str);
-    let origin = Origin { topic: &topic, id: &id, group, due: envelope.due };
+    let origin = EventOrigin { topic: &topic, id: &id, group, due: envelope.due };
     let mut event = DeliveredEvent::of(&envelope.headers, &origin);
     let (content_type, others): (Vec<_>, Vec<_>) = envelope
         .headers
