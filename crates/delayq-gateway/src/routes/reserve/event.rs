@@ -13,12 +13,10 @@ pub(super) fn document(message: &Reservation, signer: &Signer) -> Vec<u8> {
     let group = envelope.group.as_ref().map(delayq::Group::as_str);
     let origin = EventOrigin { topic: &topic, id: &id, group, due: envelope.due };
     let mut event = DeliveredEvent::of(&envelope.headers, &origin);
-    let (content_type, others): (Vec<_>, Vec<_>) = envelope
-        .headers
-        .iter()
-        .filter(|(name, _)| !event.has(name))
-        .partition(|(name, _)| name.eq_ignore_ascii_case(CONTENT_TYPE.as_str()));
-    let others: Vec<_> = others.into_iter().map(|(name, value)| [name, value]).collect();
+    let headers = &envelope.headers;
+    let content_type = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(CONTENT_TYPE.as_str()));
+    let others = headers.iter().filter(|header| Some(*header) != content_type && !event.has(&header.0));
+    let others: Vec<_> = others.map(|(name, value)| [name, value]).collect();
     let moment = |at: UnixMillis| rfc3339(at).unwrap_or_else(|| at.to_string());
     let own = [
         ("receipt", Some(signer.text(&message.receipt))),
@@ -34,5 +32,5 @@ pub(super) fn document(message: &Reservation, signer: &Signer) -> Vec<u8> {
     ];
     let own = own.into_iter().filter_map(|(name, value)| Some((format!("delayq{name}"), value?)));
     event.attributes.extend(own);
-    event.document(content_type.first().map(|(_, kind)| kind.as_str()), &envelope.payload)
+    event.document(content_type.map(|(_, kind)| kind.as_str()), &envelope.payload)
 }
